@@ -1,0 +1,97 @@
+"""What everything here is made of: a reduction, a codec, a compressor, and state that belongs to one worker."""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+from jax.typing import ArrayLike
+from optax import Updates
+
+AxisName = str | tuple[str, ...]
+
+
+class Reduced(NamedTuple):
+    """What one round of communication leaves on one worker.
+
+    The law that every compressor keeps: ``mean == pmean(sent)``. A memory that stores ``x - sent`` therefore loses
+    nothing: ``mean + pmean(x - sent) == pmean(x)``.
+    """
+
+    mean: Updates  # average over the workers: the same on every one of them
+    sent: Updates  # this worker's part of it
+    bits: ArrayLike  # size of this worker's messages; a Python int wherever it does not depend on the step
+
+
+class Codec(NamedTuple):
+    """How one array becomes a small message and back; knows no network."""
+
+    encode: Callable[[jax.Array, jax.Array], Any]  # (key, x) -> message, a pytree of small arrays
+    decode: Callable[[Any, Any], jax.Array]  # (message, like) -> array of the shape and dtype of `like`
+
+
+class Compressor(NamedTuple):
+    """Averages updates over the workers of a mesh axis, in few bits."""
+
+    init: Callable[[jax.Array, Any], Any]  # (key, params) -> state
+    reduce: Callable[[jax.Array, Updates, Any, AxisName], tuple[Reduced, Any]]  # (key, updates, state, axis_name)
+    message_bits: Callable[[Any], Any]  # params -> tree of int: each array's message, known from shapes alone
+    codec: Codec | None = None  # None where compressing and sending are one act
+    expression: str | None = None  # the text that `expression.parse` reads back
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PerWorker:
+    """Marks state that differs between workers; all other state is the same on every one of them.
+
+    Inside a step `value` holds one worker's arrays, of shape ``(…)``; outside it, all workers', of shape
+    ``(workers, …)``, split over the mesh axis. `jaxcompress.init_state` and `make_train_step` own both directions.
+    """
+
+    value: Any
+
+
+def expressible(constructor: Callable) -> Callable:
+    """Lets what `constructor` returns remember the call that made it, as text: ``top_k(0.01, inner=qsgd(8))``."""
+    signature = inspect.signature(constructor)
+
+    @functools.wraps(constructor)
+    def construct(*args, **kwargs):
+        made = constructor(*args, **kwargs)
+        text = _call_text(constructor.__name__, signature.bind(*args, **kwargs))
+        if isinstance(made, Compressor):
+            return made._replace(expression=text)
+        made.expression = text
+        return made
+
+    return construct
+
+
+def expression_of(value: Any) -> str | None:
+    """The text that gives `value` again, or None where it was not made by one of this library's constructors."""
+    if isinstance(value, dict):
+        items = [(expression_of(key), expression_of(item)) for key, item in value.items()]
+        known = all(key is not None and item is not None for key, item in items)
+        return "{" + ", ".join(f"{key}: {item}" for key, item in items) + "}" if known else None
+    if isinstance(value, str | int | float | bool | None):
+        return repr(value)
+    return getattr(value, "expression", None)
+
+
+def _call_text(name: str, call: inspect.BoundArguments) -> str | None:
+    """The call in its one canonical form: required arguments by place, others by name and only if they differ."""
+    texts = []
+    for parameter in call.signature.parameters.values():
+        if parameter.name not in call.arguments:
+            continue
+        value = call.arguments[parameter.name]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            texts += [expression_of(item) for item in value]
+        elif parameter.default is parameter.empty:
+            texts.append(expression_of(value))
+        elif (text := expression_of(value)) != expression_of(parameter.default) or text is None:
+            texts.append(text and f"{parameter.name}={text}")
+    return None if None in texts else f"{name}({', '.join(texts)})"

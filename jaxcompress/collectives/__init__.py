@@ -1,0 +1,1 @@
+"""The ways a message travels between workers. Nothing else in the library touches the network."""

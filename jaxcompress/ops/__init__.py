@@ -1,0 +1,1 @@
+"""Operations on arrays of one device: selecting, rounding, packing, orthogonalising. No axis names here."""

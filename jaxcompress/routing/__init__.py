@@ -1,0 +1,1 @@
+"""Compressors that choose compressors: by array, or by step."""

@@ -1,0 +1,1 @@
+"""Functions from the step count to an index or a number."""
