@@ -67,6 +67,7 @@ def expressible(constructor: Callable) -> Callable:
         made.expression = text
         return made
 
+    construct.__dict__["expressible"] = True  # `expression.parse` calls nothing without this mark
     return construct
 
 
