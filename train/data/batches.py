@@ -1,0 +1,127 @@
+"""Batches of a data set, in an order that does not depend on how many processes read them.
+
+The order of examples and the augmentation are drawn for the whole global batch; a process then takes its rows, which
+are contiguous:
+
+    process p of P reads rows [p B / P, (p + 1) B / P) of every global batch of B examples
+
+One process that splits a global batch over its devices cuts it at the same places, so both train on the same numbers.
+"""
+
+import functools
+from collections.abc import Iterator
+
+import grain
+import numpy as np
+
+from train.data.dataset import NOISE, Dataset
+
+Batch = dict[str, np.ndarray]
+
+# One thread makes two batches ahead while the devices work on the one before. A batch takes a few milliseconds, so
+# reading in other processes would cost more than it gives.
+_READ_AHEAD = grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
+
+# What is drawn from a seed, each independently of the other.
+_ORDER, _AUGMENTATION = 0, 1
+
+
+def train_batches(
+    dataset: Dataset, batch_size: int, seed: int, process_index: int = 0, process_count: int = 1
+) -> grain.DatasetIterator[Batch]:
+    """This process's rows of the training batches, endlessly.
+
+    Each epoch is in another order, and leaves out the last ``train_size % batch_size`` examples of that order.
+
+    Args:
+      dataset: the data set.
+      batch_size: examples in a batch of all processes together.
+      seed: of the order and of the augmentation, >= 0.
+      process_index: which process this is.
+      process_count: how many processes there are.
+
+    Returns:
+      An iterator of ``{"image": float32 (n, height, width, channels), "label": int32 (n,)}`` with n = `batch_size` /
+      `process_count`. Its ``get_state()`` is a dict fit for JSON, the same in every process; after ``set_state`` it
+      goes on from there, bit for bit.
+
+    Raises:
+      ValueError: the batch size is not divisible by the number of processes, or there is no full batch.
+    """
+    rows = _rows(batch_size, process_index, process_count)
+    if batch_size > dataset.train_size:
+        raise ValueError(f"batch_size must be at most the {dataset.train_size} training examples; got {batch_size}.")
+    steps = steps_per_epoch(dataset, batch_size)
+
+    @functools.lru_cache(maxsize=1)
+    def order(epoch: int) -> np.ndarray:
+        return _generator(seed, _ORDER, epoch).permutation(dataset.train_size)
+
+    def load(step: int, step_of_epoch: int) -> Batch:
+        start = step_of_epoch * batch_size
+        examples = order(step // steps)[start : start + batch_size][rows]
+        images = dataset.train.images[examples]
+        if dataset.augment is not None:
+            noise = _generator(seed, _AUGMENTATION, step).random((batch_size, NOISE))
+            images = dataset.augment(images, noise[rows])
+        return {"image": dataset.normalised(images), "label": dataset.train.labels[examples]}
+
+    return iter(grain.MapDataset.range(steps).repeat().map_with_index(load).to_iter_dataset(_READ_AHEAD))
+
+
+def steps_per_epoch(dataset: Dataset, batch_size: int) -> int:
+    """How many full batches the training examples make."""
+    return dataset.train_size // batch_size
+
+
+def test_batches(dataset: Dataset, batch_size: int, process_index: int = 0, process_count: int = 1) -> Iterator[Batch]:
+    """This process's rows of the test batches, each example once, in a fixed order.
+
+    All batches have one shape, so that one compiled program reads them all: the last is filled up with copies of the
+    last example that weigh 0.
+
+    Args:
+      dataset: the data set.
+      batch_size: examples in a batch of all processes together.
+      process_index: which process this is.
+      process_count: how many processes there are.
+
+    Returns:
+      Batches as of `train_batches`, with ``"weight"``: float32 (n,), 1 for an example and 0 for filling.
+
+    Raises:
+      ValueError: the batch size is not divisible by the number of processes.
+    """
+    rows = _rows(batch_size, process_index, process_count)
+    return (
+        _test_batch(dataset, np.arange(start, start + batch_size)[rows])
+        for start in range(0, dataset.test_size, batch_size)
+    )
+
+
+def _test_batch(dataset: Dataset, positions: np.ndarray) -> Batch:
+    """The test examples at `positions`; those past the end weigh nothing."""
+    examples = np.minimum(positions, dataset.test_size - 1)
+    return {
+        "image": dataset.normalised(dataset.test.images[examples]),
+        "label": dataset.test.labels[examples],
+        "weight": (positions < dataset.test_size).astype(np.float32),
+    }
+
+
+def _generator(seed: int, stream: int, index: int) -> np.random.Generator:
+    """Random numbers that only this seed, this stream and this index give; no state, so any step can be the first."""
+    return np.random.default_rng((seed, stream, index))
+
+
+def _rows(batch_size: int, process_index: int, process_count: int) -> slice:
+    """The rows of a global batch that are this process's."""
+    if batch_size < 1 or batch_size % process_count:
+        raise ValueError(
+            f"batch_size is that of all processes together and must be a multiple of their number, {process_count}; "
+            f"got {batch_size}."
+        )
+    if not 0 <= process_index < process_count:
+        raise ValueError(f"process_index must be in [0, {process_count}); got {process_index}.")
+    local = batch_size // process_count
+    return slice(process_index * local, (process_index + 1) * local)

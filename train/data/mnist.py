@@ -1,0 +1,20 @@
+"""MNIST: 70,000 grey images of handwritten digits, 28x28 pixels.
+
+Reference: LeCun et al., `Gradient-based learning applied to document recognition
+<http://yann.lecun.com/exdb/publis/pdf/lecun-98.pdf>`_, 1998
+"""
+
+from train.data.dataset import Dataset
+from train.data.prepared import read_prepared
+
+
+def mnist(data_dir: str | None = None) -> Dataset:
+    """MNIST as prepared by TensorFlow Datasets in `data_dir`."""
+    return Dataset(
+        name="mnist",
+        train=read_prepared("mnist", "train", data_dir),
+        test=read_prepared("mnist", "test", data_dir),
+        num_classes=10,
+        mean=(33.32,),
+        std=(78.57,),
+    )

@@ -1,0 +1,1 @@
+"""The models that the training program knows, in Flax Linen: images in, logits out."""

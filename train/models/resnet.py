@@ -1,0 +1,122 @@
+"""Residual networks: one skeleton, two kinds of block, two stems.
+
+ResNet-18 and ResNet-50 take the ImageNet stem (7x7 stride 2, max-pooling) or the CIFAR one (3x3, stride 1). The thin
+family for CIFAR of He et al. §4.2 has three stages of 16, 32 and 64 features and depth 6n + 2: ResNet-8 and ResNet-20.
+
+Choices where publications differ: a bottleneck's stride is in its 3x3 convolution; wherever the shape changes, the
+shortcut is a 1x1 convolution with BatchNorm, in the thin family too (272,474 parameters for ResNet-20); the last
+BatchNorm scale of every block starts at zero, so that each block starts as its shortcut (Goyal et al. §5.1).
+
+BatchNorm normalises with the statistics of the local batch and sends nothing; its running averages are in the
+`batch_stats` collection.
+
+References:
+  He et al., `Deep Residual Learning for Image Recognition <https://arxiv.org/abs/1512.03385>`_, 2015
+  Goyal et al., `Accurate, Large Minibatch SGD <https://arxiv.org/abs/1706.02677>`_, 2017
+"""
+
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+from jaxtyping import Array, Float
+
+_ones, _zeros = nn.initializers.ones_init(), nn.initializers.zeros_init()
+
+
+class ResNet(nn.Module):
+    """A stem, stages of residual blocks that halve the image and double the features, and one dense layer.
+
+    Args:
+      stem: makes the module before the first stage: `CifarStem` or `ImageNetStem`.
+      block: makes one residual block: `BasicBlock` or `Bottleneck`.
+      stage_sizes: blocks in each stage.
+      features: features of the stem and of the first stage.
+      num_classes: number of logits.
+    """
+
+    stem: Callable[..., nn.Module]
+    block: Callable[..., nn.Module]
+    stage_sizes: tuple[int, ...]
+    features: int
+    num_classes: int
+
+    @nn.compact
+    def __call__(self, images: Float[Array, "n h w c"], train: bool) -> Float[Array, "n classes"]:
+        """The logits of a batch of images."""
+        x = self.stem(self.features)(images, train)
+        for stage, blocks in enumerate(self.stage_sizes):
+            for index in range(blocks):
+                stride = 2 if stage > 0 and index == 0 else 1
+                x = self.block(self.features * 2**stage, stride)(x, train)
+        return nn.Dense(self.num_classes)(x.mean(axis=(1, 2)))
+
+
+class CifarStem(nn.Module):
+    """One 3x3 convolution; keeps the size of the image."""
+
+    features: int
+
+    @nn.compact
+    def __call__(self, images: jax.Array, train: bool) -> jax.Array:
+        """The first features of a batch of images."""
+        return nn.relu(_norm(train)(_conv(self.features, 3)(images)))
+
+
+class ImageNetStem(nn.Module):
+    """One 7x7 convolution and max-pooling; makes the image four times smaller."""
+
+    features: int
+
+    @nn.compact
+    def __call__(self, images: jax.Array, train: bool) -> jax.Array:
+        """The first features of a batch of images."""
+        x = nn.relu(_norm(train)(_conv(self.features, 7, stride=2)(images)))
+        return nn.max_pool(x, (3, 3), strides=(2, 2), padding=((1, 1), (1, 1)))  # pyright: ignore[reportArgumentType]
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions beside a shortcut."""
+
+    features: int
+    stride: int = 1
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool) -> jax.Array:
+        """The features of the next block."""
+        y = nn.relu(_norm(train)(_conv(self.features, 3, self.stride)(x)))
+        y = _norm(train, scale_init=_zeros)(_conv(self.features, 3)(y))
+        return nn.relu(_shortcut(x, y.shape, self.stride, train) + y)
+
+
+class Bottleneck(nn.Module):
+    """A 1x1, a 3x3 and a widening 1x1 convolution beside a shortcut; gives four times `features`."""
+
+    features: int
+    stride: int = 1
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool) -> jax.Array:
+        """The features of the next block."""
+        y = nn.relu(_norm(train)(_conv(self.features, 1)(x)))
+        y = nn.relu(_norm(train)(_conv(self.features, 3, self.stride)(y)))
+        y = _norm(train, scale_init=_zeros)(_conv(4 * self.features, 1)(y))
+        return nn.relu(_shortcut(x, y.shape, self.stride, train) + y)
+
+
+def _shortcut(x: jax.Array, shape: tuple[int, ...], stride: int, train: bool) -> jax.Array:
+    """`x` where it has the shape already, else its projection to that shape."""
+    if x.shape == shape:
+        return x
+    return _norm(train)(_conv(shape[-1], 1, stride)(x))
+
+
+def _conv(features: int, size: int, stride: int = 1) -> nn.Conv:
+    """A square convolution with the same padding on both sides, unlike "SAME" at stride 2, and no bias."""
+    init = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+    return nn.Conv(features, (size, size), stride, padding=size // 2, use_bias=False, kernel_init=init)
+
+
+def _norm(train: bool, scale_init: nn.initializers.Initializer = _ones) -> nn.BatchNorm:
+    """BatchNorm with the batch's own statistics in training and the running ones otherwise."""
+    return nn.BatchNorm(use_running_average=not train, momentum=0.9, epsilon=1e-5, scale_init=scale_init)
