@@ -1,0 +1,170 @@
+"""Bytes counted from the compiled program: what the backend really moves, after its fusions and conversions."""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from jaxcompress.stats.collective import Branch, Collective, Traffic, largest, repeated
+
+_OPERATIONS = {
+    *("all-reduce", "all-gather", "reduce-scatter", "all-to-all"),
+    *("ragged-all-to-all", "collective-permute", "collective-broadcast"),
+}
+_SHAPE = re.compile(r"\b(pred|bf16|[sufc]\d+\w*)\[([\d,<=]*)\](?:\{(?:[^}]*?E\((\d+)\))?[^}]*\})?")
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.-]+) = (.*)$")
+_CALLED = re.compile(r"\b(?:to_apply|calls|body|condition)=%?([\w.-]+)|\bcalled_computations=\{([^}]*)\}")
+
+
+class _Instruction(NamedTuple):
+    shape: str
+    opcode: str
+    operands: list[str]
+    attributes: str
+
+
+def traffic_of_hlo(text: str, branch: Branch = largest) -> Traffic:
+    """The collectives of a compiled program.
+
+    Counted from the entry through calls, fusions, asynchronous pairs (once), and loops of known length. The payload
+    is the size of the operands. A backend may merge, move or drop collectives, and change dtypes: XLA on a CPU sums
+    bfloat16 as float32.
+
+    Args:
+      text: of ``jitted.lower(*args).compile().as_text()``.
+      branch: what counts of a conditional: a function of one `Traffic` for each branch. The largest by default.
+
+    Returns:
+      One `Collective` for each operation that a step executes.
+
+    Raises:
+      ValueError: a collective inside a loop without a known length, or a notation that this reader does not know.
+
+    Example:
+      >>> text = '''HloModule step, num_partitions=4
+      ... ENTRY %main (x: u16[10]) -> u16[40] {
+      ...   %x = u16[10]{0} parameter(0)
+      ...   ROOT %y = u16[40]{0} all-gather(%x), replica_groups=[1,4]<=[4], dimensions={0}
+      ... }'''
+      >>> traffic_of_hlo(text).collectives
+      (Collective(operation='all-gather', dtypes=('uint16',), payload_bytes=20, group=4, count=1),)
+    """
+    workers = math.prod(int(n) for n in re.findall(r"\b(?:num_partitions|replica_count)=(\d+)", text.split("\n", 1)[0]))
+    computations, entry = _computations(text)
+    return Traffic(tuple(_walk(computations, entry, workers, branch)))
+
+
+def _computations(text: str) -> tuple[dict[str, dict[str, _Instruction]], str]:
+    """The instructions of each computation by name, and the name of the entry."""
+    computations: dict[str, dict[str, _Instruction]] = {}
+    current, entry = "", None
+    for line in text.splitlines():
+        if line.endswith("{") and "->" in line and not line[:1].isspace():
+            current = line.removeprefix("ENTRY ").split()[0].lstrip("%").split("(")[0]
+            computations[current] = {}
+            entry = current if line.startswith("ENTRY ") else entry
+        elif current and (found := _INSTRUCTION.match(line)):
+            computations[current][found[1]] = _instruction(found[2])
+    if entry is None:
+        raise ValueError("this is no text of a compiled program: it has no ENTRY computation.")
+    return computations, entry
+
+
+def _instruction(text: str) -> _Instruction:
+    """Splits ``shape opcode(operands), attributes``."""
+    shape_end = _closing(text, 0) if text.startswith("(") else text.find(" ")
+    opcode, _, rest = text[shape_end:].partition("(")
+    end = _closing("(" + rest, 0) - 1
+    return _Instruction(text[:shape_end], opcode.strip(), re.findall(r"%([\w.-]+)", rest[:end]), rest[end:])
+
+
+def _closing(text: str, start: int) -> int:
+    """The place after the bracket that closes the one at `start`."""
+    depth = 0
+    for place in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if depth == 0:
+            return place + 1
+    return len(text)
+
+
+def _walk(computations: dict, name: str, workers: int, branch: Branch) -> Iterator[Collective]:
+    for instruction in computations[name].values():
+        opcode = instruction.opcode
+        # The second half of an asynchronous pair names the same computation again.
+        if opcode.endswith(("-done", "-update")):
+            continue
+        if opcode.removesuffix("-start") in _OPERATIONS:
+            yield _collective(instruction, computations[name], workers)
+            continue
+        if opcode == "conditional":
+            names = _branches(instruction.attributes)
+            branches = [Traffic(tuple(_walk(computations, each, workers, branch))) for each in names]
+            yield from branch(branches).collectives
+            continue
+        called = [each or several for each, several in _CALLED.findall(instruction.attributes)]
+        names = [each for group in called for each in re.findall(r"[\w.-]+", group)]
+        inner = [each for name_ in names for each in _walk(computations, name_, workers, branch)]
+        if inner:
+            yield from repeated(inner, _rounds(instruction))
+
+
+def _branches(attributes: str) -> list[str]:
+    """The computations of a conditional in the order of their index; ``false`` is 0."""
+    if found := re.search(r"branch_computations=\{([^}]*)\}", attributes):
+        return re.findall(r"[\w.-]+", found[1])
+    return [re.findall(rf"{which}_computation=%?([\w.-]+)", attributes)[0] for which in ("false", "true")]
+
+
+def _rounds(instruction: _Instruction) -> int:
+    if instruction.opcode != "while":
+        return 1
+    if found := re.search(r"known_trip_count\W+n\W+(\d+)", instruction.attributes):
+        return int(found[1])
+    raise ValueError(
+        "a while loop whose number of rounds is not known holds collectives; their bytes cannot be counted."
+    )
+
+
+def _collective(instruction: _Instruction, siblings: dict[str, _Instruction], workers: int) -> Collective:
+    operation = instruction.opcode.removesuffix("-start")
+    # The further operands of a ragged exchange are offsets, which stay here.
+    operands = instruction.operands[: 1 if operation.startswith("ragged") else None]
+    shapes = [shape for name in operands for shape in _SHAPE.findall(siblings[name].shape)]
+    return Collective(
+        operation.removeprefix("ragged-"),
+        tuple(sorted({_dtype(dtype) for dtype, _, _ in shapes})),
+        sum(_bytes(*shape) for shape in shapes),
+        2 if operation == "collective-permute" else _group(instruction.attributes, workers),
+    )
+
+
+def _bytes(dtype: str, dimensions: str, packed_bits: str) -> int:
+    """An array's size; what is narrower than a byte fills one, unless its layout says that it is packed."""
+    size = math.prod(int(n) for n in re.findall(r"\d+", dimensions))
+    width = 8 if dtype == "pred" else int(re.findall(r"\d+", dtype)[0])
+    return -(-size * int(packed_bits or max(width, 8)) // 8)
+
+
+def _dtype(name: str) -> str:
+    """NumPy's name for HLO's: s32 is int32, bf16 is bfloat16, f8e4m3fn is float8_e4m3fn."""
+    if name in ("pred", "bf16"):
+        return {"pred": "bool", "bf16": "bfloat16"}[name]
+    kind = {"s": "int", "u": "uint", "f": "float", "c": "complex"}[name[0]]
+    return kind + re.sub(r"(\d)(e\d)", r"\1_\2", name[1:])
+
+
+def _group(attributes: str, workers: int) -> int:
+    """Workers in one group, from each of XLA's notations."""
+    # mesh['node'=2,'gpu'=4] {'gpu'}, and {'gpu':(1)2} for a part of an axis
+    if found := re.search(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}", attributes):
+        sizes = {axis: int(size) for axis, size in re.findall(r"'?([^',=]+)'?=(\d+)", found[1])}
+        axes = re.findall(r"'?([^',:]+)'?(?::\(\d+\)(\d+))?'?(?:,|$)", found[2])
+        return math.prod(int(part or sizes[axis]) for axis, part in axes)
+    # [2,4]<=[8]: two groups of four
+    if found := re.search(r"replica_groups=\[(?:\d+,)*(\d+)\]<=", attributes):
+        return int(found[1])
+    # {{0,1},{2,3}}, and {} for all workers
+    if found := re.search(r"replica_groups=\{(?:\{([\d,]*)\})?", attributes):
+        return len(found[1].split(",")) if found[1] else workers
+    raise ValueError(f"these replica groups are written in a way that is not known here: {attributes[:200]}")
