@@ -78,7 +78,7 @@ def _operation(primitive: str) -> str | None:
 
 
 def _collective(eqn: JaxprEqn, operation: str, axis_sizes: dict[str, int]) -> Iterator[Collective]:
-    axes = eqn.params.get("axes", eqn.params.get("axis_name"))
+    axes: Any = eqn.params.get("axes", eqn.params.get("axis_name"))
     # An integer is an axis of the array itself, which `vmap` put there: summing over it moves nothing.
     names = [axis for axis in (axes if isinstance(axes, tuple) else (axes,)) if not isinstance(axis, int)]
     if not names:
@@ -88,7 +88,7 @@ def _collective(eqn: JaxprEqn, operation: str, axis_sizes: dict[str, int]) -> It
     groups = eqn.params.get("axis_index_groups")
     group = len(groups[0]) if groups else math.prod(axis_sizes[name] for name in names)
     # The further operands of a ragged exchange are offsets, which stay here.
-    operands = [var.aval for var in eqn.invars[: 1 if "ragged" in eqn.primitive.name else None]]
+    operands: list[Any] = [var.aval for var in eqn.invars[: 1 if "ragged" in eqn.primitive.name else None]]
     yield Collective(
         operation,
         tuple(sorted({str(aval.dtype) for aval in operands})),

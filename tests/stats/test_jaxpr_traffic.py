@@ -35,7 +35,9 @@ def test_groups_inside_an_axis_are_smaller():
 
 
 def test_the_dtype_is_the_programs_own():
-    step = count(lambda x: lax.psum((x.astype(jnp.bfloat16), x.astype(jnp.int8), x.astype(jnp.float8_e4m3fn)), "data"), X)
+    step = count(
+        lambda x: lax.psum((x.astype(jnp.bfloat16), x.astype(jnp.int8), x.astype(jnp.float8_e4m3fn)), "data"), X
+    )
     assert [(each.dtypes, each.payload_bytes) for each in step.collectives] == [
         (("bfloat16",), 20),
         (("int8",), 10),
