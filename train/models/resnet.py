@@ -4,15 +4,13 @@ ResNet-18 and ResNet-50 take the ImageNet stem (7x7 stride 2, max-pooling) or th
 family for CIFAR of He et al. §4.2 has three stages of 16, 32 and 64 features and depth 6n + 2: ResNet-8 and ResNet-20.
 
 Choices where publications differ: a bottleneck's stride is in its 3x3 convolution; wherever the shape changes, the
-shortcut is a 1x1 convolution with BatchNorm, in the thin family too (272,474 parameters for ResNet-20); the last
-BatchNorm scale of every block starts at zero, so that each block starts as its shortcut (Goyal et al. §5.1).
+shortcut is a 1x1 convolution with BatchNorm, in the thin family too (272,474 parameters for ResNet-20); every BatchNorm
+scale starts at one, since a branch that starts at zero has no gradient to compress in its first step.
 
 BatchNorm normalises with the statistics of the local batch and sends nothing; its running averages are in the
 `batch_stats` collection.
 
-References:
-  He et al., `Deep Residual Learning for Image Recognition <https://arxiv.org/abs/1512.03385>`_, 2015
-  Goyal et al., `Accurate, Large Minibatch SGD <https://arxiv.org/abs/1706.02677>`_, 2017
+Reference: He et al., `Deep Residual Learning for Image Recognition <https://arxiv.org/abs/1512.03385>`_, 2015
 """
 
 from collections.abc import Callable
@@ -20,8 +18,6 @@ from collections.abc import Callable
 import flax.linen as nn
 import jax
 from jaxtyping import Array, Float
-
-_ones, _zeros = nn.initializers.ones_init(), nn.initializers.zeros_init()
 
 
 class ResNet(nn.Module):
@@ -85,7 +81,7 @@ class BasicBlock(nn.Module):
     def __call__(self, x: jax.Array, train: bool) -> jax.Array:
         """The features of the next block."""
         y = nn.relu(_norm(train)(_conv(self.features, 3, self.stride)(x)))
-        y = _norm(train, scale_init=_zeros)(_conv(self.features, 3)(y))
+        y = _norm(train)(_conv(self.features, 3)(y))
         return nn.relu(_shortcut(x, y.shape, self.stride, train) + y)
 
 
@@ -100,7 +96,7 @@ class Bottleneck(nn.Module):
         """The features of the next block."""
         y = nn.relu(_norm(train)(_conv(self.features, 1)(x)))
         y = nn.relu(_norm(train)(_conv(self.features, 3, self.stride)(y)))
-        y = _norm(train, scale_init=_zeros)(_conv(4 * self.features, 1)(y))
+        y = _norm(train)(_conv(4 * self.features, 1)(y))
         return nn.relu(_shortcut(x, y.shape, self.stride, train) + y)
 
 
@@ -117,6 +113,6 @@ def _conv(features: int, size: int, stride: int = 1) -> nn.Conv:
     return nn.Conv(features, (size, size), stride, padding=size // 2, use_bias=False, kernel_init=init)
 
 
-def _norm(train: bool, scale_init: nn.initializers.Initializer = _ones) -> nn.BatchNorm:
+def _norm(train: bool) -> nn.BatchNorm:
     """BatchNorm with the batch's own statistics in training and the running ones otherwise."""
-    return nn.BatchNorm(use_running_average=not train, momentum=0.9, epsilon=1e-5, scale_init=scale_init)
+    return nn.BatchNorm(use_running_average=not train, momentum=0.9, epsilon=1e-5)
