@@ -1,0 +1,117 @@
+"""Checkpoints: everything comes back, and what is damaged is found, told and kept."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import jaxcompress
+from train.checkpoint import Checkpoints, check_same_run
+from train.errors import InputError
+from train.integrity import SEAL
+
+STEPS = (10, 20, 30)
+
+
+@pytest.fixture(scope="module")
+def state():
+    """The state of a compressed optimizer, one value of which tells apart the steps."""
+    mesh = jaxcompress.data_mesh(4)
+    params = jaxcompress.replicate({"kernel": jnp.arange(4096.0).reshape(64, 64)}, mesh)
+    optimizer = optax.chain(jaxcompress.compress(jaxcompress.error_feedback(jaxcompress.top_k(0.01))), optax.adam(1e-3))
+    return {"params": params, "opt_state": jaxcompress.init_state(optimizer, params, mesh), "empty": {}}
+
+
+@pytest.fixture
+def saved(tmp_path, state):
+    """A workdir with the checkpoints of three steps."""
+    checkpoints = Checkpoints(tmp_path, keep=3)
+    for step in STEPS:
+        checkpoints.save(step, state, {"step": step})
+    return tmp_path
+
+
+def damage(workdir, step: int) -> None:
+    """Flips one bit in the largest file of a checkpoint."""
+    files = [path for path in (workdir / "checkpoints" / str(step)).rglob("*") if path.is_file()]
+    largest = max(files, key=lambda path: path.stat().st_size)
+    content = bytearray(largest.read_bytes())
+    content[len(content) // 2] ^= 1
+    largest.write_bytes(content)
+
+
+def test_empty_workdir_has_no_record(tmp_path):
+    assert Checkpoints(tmp_path, keep=1).read_record() is None
+
+
+def test_state_comes_back_bit_for_bit_and_in_its_place(saved, state):
+    checkpoints = Checkpoints(saved, keep=3)
+    back = checkpoints.restore(state)
+    assert checkpoints.read_record() == {"step": 30}
+    assert jax.tree.structure(back) == jax.tree.structure(state)
+    for one, other in zip(jax.tree.leaves(back), jax.tree.leaves(state), strict=True):
+        assert one.dtype == other.dtype
+        assert one.sharding.is_equivalent_to(other.sharding, one.ndim)
+        np.testing.assert_array_equal(bits(one), bits(other))
+
+
+def test_only_the_latest_stay(saved, state):
+    Checkpoints(saved, keep=2).save(40, state, {"step": 40})
+    assert sorted(path.name for path in (saved / "checkpoints").iterdir()) == ["30", "40"]
+
+
+def test_corrupt_checkpoint_falls_back_to_the_one_before(saved, capsys):
+    damage(saved, 30)
+    assert Checkpoints(saved, keep=3).read_record() == {"step": 20}
+    told = capsys.readouterr().err
+    assert "step 30 cannot be used" in told
+    assert "has changed since it was written" in told
+    assert (saved / "unreadable" / "30").is_dir()
+
+
+def test_missing_file_falls_back_too(saved, capsys):
+    (saved / "checkpoints" / "30" / "record" / "metadata").unlink()
+    assert Checkpoints(saved, keep=3).newest_step == 20
+    assert "is missing" in capsys.readouterr().err
+
+
+def test_checkpoint_that_was_not_saved_to_its_end_is_put_aside(saved, capsys):
+    (saved / "checkpoints" / "30" / SEAL).unlink()
+    assert Checkpoints(saved, keep=3).newest_step == 20
+    assert "it was not saved to its end" in capsys.readouterr().err
+
+
+def test_run_killed_in_its_first_save_starts_anew(saved, capsys):
+    for step in STEPS:
+        (saved / "checkpoints" / str(step) / SEAL).unlink()
+    assert Checkpoints(saved, keep=3).newest_step is None
+    assert capsys.readouterr().err.count("it was not saved to its end") == 3
+
+
+def test_same_step_can_be_saved_and_damaged_twice(saved, state):
+    for _ in range(2):
+        damage(saved, 30)
+        Checkpoints(saved, keep=3).save(30, state, {"step": 30})
+    assert Checkpoints(saved, keep=3).newest_step == 30
+    assert len(list((saved / "unreadable").iterdir())) == 2
+
+
+def test_no_readable_checkpoint_is_an_error_that_changes_nothing(saved):
+    for step in STEPS:
+        damage(saved, step)
+    with pytest.raises(InputError, match=r"no checkpoint in .* can be read: step 30: .* step 20: .* step 10: "):
+        Checkpoints(saved, keep=3)
+    assert sorted(path.name for path in (saved / "checkpoints").iterdir()) == ["10", "20", "30"]
+
+
+def test_another_run_is_named_field_by_field(tmp_path):
+    before = {"model": "resnet8", "workers": 4, "decay_epochs": [1.0]}
+    check_same_run(tmp_path, before, {"model": "resnet8", "workers": 4, "decay_epochs": (1.0,)})
+    with pytest.raises(InputError, match="model was 'resnet8', is now 'resnet20'; workers was 4, is now 2"):
+        check_same_run(tmp_path, before, {"model": "resnet20", "workers": 2, "decay_epochs": (1.0,)})
+
+
+def bits(x: jax.Array) -> np.ndarray:
+    """The numbers of an array, those of a random key too."""
+    return np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)

@@ -1,0 +1,132 @@
+"""Settings: a YAML file, the command line over it, and the rules they keep."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from train_helpers import REPOSITORY
+
+import jaxcompress
+from train.checks import RULES, check_config
+from train.config import Config, load_config
+from train.errors import InputError
+from train.setup import check_names
+
+CONFIGS = sorted((REPOSITORY / "configs").glob("*.yaml"))
+
+# For each rule, values on the wrong side of it. NaN is on the wrong side of every one.
+NAN = float("nan")
+BROKEN = {
+    "min_compression_rate": [0.5, NAN],
+    "learning_rate": [0.0, -1.0, NAN],
+    "momentum": [-0.1, 1.0, NAN],
+    "weight_decay": [-1e-4, NAN],
+    "epochs": [0.0, float("inf"), NAN],
+    "warmup_epochs": [-1.0, 3.0, NAN],
+    "decay_epochs": [(2.0, 1.0), (1.0, 1.0), (0.0,), (NAN,)],
+    "decay_rate": [0.0, 1.5, NAN],
+    "batch_size": [0],
+    "seed": [-1],
+    "workers": [0],
+    "eval_every_epochs": [0.0, NAN],
+    "checkpoint_every_steps": [0],
+    "log_every_steps": [0],
+    "keep_checkpoints": [0],
+    "num_processes": [0],
+}
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "run.yaml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_no_arguments_give_the_defaults():
+    assert load_config([]) == Config()
+
+
+def test_command_line_overrides_the_file_and_the_file_the_defaults(tmp_path):
+    path = written(tmp_path, "epochs: 2\nlearning_rate: 0.5\ndataset: mnist")
+    config = load_config([path, "--epochs", "7", "--data-dir", "somewhere"])
+    assert config == Config(epochs=7.0, learning_rate=0.5, dataset="mnist", data_dir="somewhere")
+
+
+def test_every_field_survives_a_file(tmp_path):
+    config = Config(decay_epochs=(1.0, 2.5), schedule="step", workers=4, nesterov=False, checkpoint_every_steps=9)
+    # JSON is YAML.
+    assert load_config([written(tmp_path, json.dumps(dataclasses.asdict(config)))]) == config
+
+
+def test_number_without_a_point_is_a_number(tmp_path):
+    # YAML 1.1 reads 1e-3 as text.
+    assert load_config([written(tmp_path, "learning_rate: 1e-3")]).learning_rate == 1e-3
+
+
+def test_empty_file_is_the_defaults(tmp_path):
+    assert load_config([written(tmp_path, "# nothing\n")]) == Config()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("learning_rat: 1", "Did you mean 'learning_rate'"),
+        ("optimizer: adamm", "Did you mean 'adam'"),
+        ("workers: yes", "workers .* must be of type int; got True"),
+        ("batch_size: 12.5", "batch_size .* must be of type int; got 12.5"),
+        ("epochs: many", "epochs .* must be of type float; got 'many'"),
+        ("epochs: null", "epochs .* must be of type float; got None"),
+        ("decay_epochs: [1, x]", "decay_epochs .* must be of type float; got 'x'"),
+        ("decay_epochs: 1", "decay_epochs .* must be of type tuple"),
+        ("- epochs", "must be a mapping"),
+        ("epochs: [", "is not YAML"),
+    ],
+)
+def test_wrong_file_says_what_is_wrong(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
+        load_config([written(tmp_path, text)])
+
+
+def test_missing_file_says_so(tmp_path):
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        load_config([str(tmp_path / "none.yaml")])
+
+
+def test_help_tells_every_field(capsys):
+    with pytest.raises(SystemExit) as stop:
+        load_config(["--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    for field in dataclasses.fields(Config):
+        assert f"--{field.name.replace('_', '-')}" in text
+    assert "CONFIG.yaml" in text
+
+
+def test_defaults_break_no_rule():
+    check_config(Config())
+
+
+def test_every_rule_has_a_broken_case():
+    assert RULES.keys() == BROKEN.keys()
+
+
+@pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in BROKEN.items() for value in values])
+def test_broken_rule_names_field_and_value(field, value):
+    schedule = "step" if field == "decay_epochs" else "cosine"
+    with pytest.raises(InputError) as error:
+        check_config(dataclasses.replace(Config(schedule=schedule), **{field: value}))
+    assert str(error.value) == f"{field} must be {RULES[field][0]}; got {value!r}."
+
+
+def test_decay_epochs_without_their_schedule_are_refused():
+    with pytest.raises(InputError, match="only read by schedule=step"):
+        check_config(Config(decay_epochs=(1.0,)))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_config_of_the_repository_is_good(path):
+    config = load_config([str(path)])
+    check_config(config)
+    check_names(config)
+    jaxcompress.parse(config.compressor)

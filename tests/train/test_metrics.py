@@ -1,0 +1,68 @@
+"""What a run tells, and what of it survives being stopped."""
+
+import json
+import math
+
+from train.metrics import MetricsLog, forget_after, to_json
+
+
+def lines_of(path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_log_writes_lines_and_events(tmp_path):
+    log = MetricsLog(tmp_path, step=0)
+    log.write(1, {"train_loss": 0.5})
+    log.write(2, {"train_loss": 0.25, "learning_rate": 0.1})
+    log.close()
+    assert lines_of(tmp_path / "metrics.jsonl") == [
+        {"step": 1, "train_loss": 0.5},
+        {"step": 2, "train_loss": 0.25, "learning_rate": 0.1},
+    ]
+    (events,) = (tmp_path / "tensorboard").iterdir()
+    assert b"train_loss" in events.read_bytes()
+
+
+def test_line_is_in_the_file_before_the_log_is_closed(tmp_path):
+    log = MetricsLog(tmp_path, step=0)
+    log.write(1, {"train_loss": 0.5})
+    assert lines_of(tmp_path / "metrics.jsonl") == [{"step": 1, "train_loss": 0.5}]
+    log.close()
+
+
+def test_resumed_log_forgets_what_came_after_the_checkpoint(tmp_path):
+    first = MetricsLog(tmp_path, step=0)
+    for step in (5, 10, 15):
+        first.write(step, {"train_loss": 1.0})
+    first.close()
+    second = MetricsLog(tmp_path, step=10)
+    second.write(15, {"train_loss": 2.0})
+    second.close()
+    assert [(line["step"], line["train_loss"]) for line in lines_of(tmp_path / "metrics.jsonl")] == [
+        (5, 1.0),
+        (10, 1.0),
+        (15, 2.0),
+    ]
+
+
+def test_line_cut_off_in_writing_is_forgotten(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 5}\n{"step": 1', encoding="utf-8")
+    forget_after(path, 10)
+    assert lines_of(path) == [{"step": 5}]
+
+
+def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    log = MetricsLog(None, step=0)
+    log.write(1, {"train_loss": 0.5})
+    log.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_that_are_not_finite_are_null():
+    assert json.loads(to_json({"loss": math.nan, "norm": math.inf, "steps": 3})) == {
+        "loss": None,
+        "norm": None,
+        "steps": 3,
+    }

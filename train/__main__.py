@@ -1,0 +1,26 @@
+"""The command line: ``python -m train CONFIG.yaml [--field value …]``."""
+
+import sys
+from collections.abc import Sequence
+
+from train.config import load_config
+from train.errors import EXIT_CODE_BAD_INPUT, InputError
+from train.loop import run
+from train.metrics import to_json
+from train.processes import is_main_process
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs a command line; gives the exit code."""
+    try:
+        summary = run(load_config(arguments))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_CODE_BAD_INPUT
+    if is_main_process():
+        print(to_json(summary), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

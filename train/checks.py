@@ -1,0 +1,85 @@
+"""The rules a config must keep, checked before a device, a data set or a folder is touched."""
+
+import itertools
+from collections.abc import Callable
+
+from train.config import Config
+from train.errors import InputError
+
+# field -> (the rule in words, the rule). Each is written so that NaN breaks it.
+RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
+    "min_compression_rate": ("at least 1", lambda c: c.min_compression_rate >= 1),
+    "learning_rate": ("above 0", lambda c: c.learning_rate > 0),
+    "momentum": ("in [0, 1)", lambda c: 0 <= c.momentum < 1),
+    "weight_decay": ("at least 0", lambda c: c.weight_decay >= 0),
+    "epochs": ("above 0 and finite", lambda c: 0 < c.epochs < float("inf")),
+    "warmup_epochs": ("at least 0 and less than epochs", lambda c: 0 <= c.warmup_epochs < c.epochs),
+    "decay_epochs": ("rising, each above warmup_epochs", lambda c: _is_rising((c.warmup_epochs, *c.decay_epochs))),
+    "decay_rate": ("in (0, 1]", lambda c: 0 < c.decay_rate <= 1),
+    "batch_size": ("at least 1", lambda c: c.batch_size >= 1),
+    "seed": ("at least 0", lambda c: c.seed >= 0),
+    "workers": ("at least 1", lambda c: _is_count(c.workers)),
+    "eval_every_epochs": ("above 0", lambda c: c.eval_every_epochs > 0),
+    "checkpoint_every_steps": (
+        "at least 1",
+        lambda c: _is_count(c.checkpoint_every_steps),
+    ),
+    "log_every_steps": ("at least 1", lambda c: c.log_every_steps >= 1),
+    "keep_checkpoints": ("at least 1", lambda c: c.keep_checkpoints >= 1),
+    "num_processes": ("at least 1", lambda c: _is_count(c.num_processes)),
+}
+
+
+def check_config(config: Config) -> None:
+    """Raises an `InputError` for the first rule that `config` breaks."""
+    for field, (rule, holds) in RULES.items():
+        if not holds(config):
+            raise InputError(f"{field} must be {rule}; got {getattr(config, field)!r}.")
+    if config.decay_epochs and config.schedule != "step":
+        raise InputError(
+            f"decay_epochs is only read by schedule=step; got schedule={config.schedule}. Drop one or change the other."
+        )
+    check_processes(config)
+    if config.workers is not None:
+        check_batch_size(config.batch_size, config.workers)
+
+
+def check_batch_size(batch_size: int, workers: int) -> None:
+    """Raises an `InputError` unless every worker gets the same number of images."""
+    if batch_size % workers:
+        below = batch_size // workers * workers
+        nearest = f"{below} or {below + workers}" if below else f"{workers}"
+        raise InputError(
+            f"batch_size is split evenly over the workers; got batch_size {batch_size} for {workers} workers. "
+            f"Use --batch-size {nearest}."
+        )
+
+
+def check_processes(config: Config) -> None:
+    """Raises an `InputError` unless the three options for several processes fit together."""
+    given = [option is not None for option in (config.coordinator, config.num_processes, config.process_id)]
+    if any(given) and not all(given):
+        raise InputError(
+            "coordinator, num_processes and process_id go together; got "
+            f"coordinator={config.coordinator}, num_processes={config.num_processes}, process_id={config.process_id}. "
+            "Give all three, or none where JAX detects the cluster."
+        )
+    if config.num_processes is None or config.process_id is None:
+        return
+    if not 0 <= config.process_id < config.num_processes:
+        raise InputError(f"process_id must be from 0 to {config.num_processes - 1}; got {config.process_id}.")
+    if config.workers is not None and config.workers % config.num_processes:
+        raise InputError(
+            f"workers counts the workers of all processes and must be a multiple of num_processes; "
+            f"got {config.workers} workers for {config.num_processes} processes."
+        )
+
+
+def _is_rising(numbers: tuple[float, ...]) -> bool:
+    """Whether each number is larger than the one before."""
+    return all(before < after for before, after in itertools.pairwise(numbers))
+
+
+def _is_count(number: int | None) -> bool:
+    """Whether `number` counts at least one, or is left to the program."""
+    return number is None or number >= 1

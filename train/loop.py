@@ -1,0 +1,183 @@
+"""The training loop: step, and when it is due, log, evaluate, save; and the summary at the end."""
+
+import dataclasses
+import time
+
+import jax
+import jax.numpy as jnp
+import optax
+
+import jaxcompress
+from train.config import Config
+from train.console import Screen, metrics_line
+from train.data.batches import test_batches, train_batches
+from train.data.catalogue import load_dataset
+from train.data.dataset import Dataset
+from train.errors import user_input
+from train.metrics import MetricsLog, Summary
+from train.models.catalogue import build_model
+from train.optimizer import make_schedule
+from train.plan import Plan, make_plan
+from train.processes import is_main_process, together
+from train.program import Program, TrainState, build_program, count
+from train.progress import History, Progress
+from train.setup import Setup, prepare
+from train.task import Evaluation
+
+
+def run(config: Config) -> Summary:
+    """Trains as `config` says, from where an earlier part of the same run has ended; a run that is over stays over."""
+    setup = prepare(config)
+    if setup.progress.summary is not None:
+        return setup.progress.summary
+    with together(), user_input():
+        dataset = load_dataset(config.dataset, config.data_dir)
+        plan = make_plan(config, dataset)
+    loop = Loop(setup, dataset, plan)
+    try:
+        return loop.run()
+    finally:
+        loop.close()
+
+
+class Loop:
+    """One run, from its first step in this process to its summary."""
+
+    def __init__(self, setup: Setup, dataset: Dataset, plan: Plan):
+        """Compiles the step and puts everything where the last checkpoint left it."""
+        self.setup, self.dataset, self.plan = setup, dataset, plan
+        config, progress = setup.config, setup.progress
+        self.schedule = make_schedule(config, plan.per_epoch, plan.total)
+        model = build_model(config.model, dataset.num_classes, dataset.image_shape)
+        self.evaluation = Evaluation(model, setup.mesh)
+        sample = next(self._train_batches())
+        state, self.program = build_program(setup, model, dataset.image_shape, self.schedule, sample)
+        self.batches = self._train_batches()
+        if setup.checkpoints is not None and progress.data is not None:
+            state = TrainState(**setup.checkpoints.restore(state._asdict()))
+            self.batches.set_state(progress.data)
+        self.state: TrainState = state
+        self.history = History(max(plan.per_epoch, plan.log_every), progress.history)
+        self.tested: dict[str, float] = {}
+        self.log = MetricsLog(setup.workdir if is_main_process() else None, progress.step)
+        self.screen = Screen(config.name, progress.step, plan.total, shown=is_main_process())
+        self.screen.line(introduction(setup, self.program, state))
+
+    def run(self) -> Summary:
+        """Takes the steps that are left; what is due after a step is saved last, so that a checkpoint knows it all."""
+        plan = self.plan
+        self.started = self.logged_at = time.monotonic()
+        self.logged_step = self.setup.progress.step
+        for step in range(self.setup.progress.step + 1, plan.total + 1):
+            self._take_step()
+            if plan.is_due(step, plan.log_every):
+                self._log(step)
+            if plan.is_due(step, plan.eval_every):
+                self._evaluate(step)
+            if plan.is_due(step, plan.save_every) and step < plan.total:
+                self._save(step)
+        # Made once and saved: a run that is over tells the same summary whenever it is started again.
+        summary = self._summary()
+        self._save(plan.total, summary)
+        return summary
+
+    def close(self) -> None:
+        """Ends the files and gives the terminal back."""
+        self.log.close()
+        self.screen.close()
+
+    def _take_step(self) -> None:
+        """Sends one step on its way; while the devices work, the host makes the next batch."""
+        batch = jaxcompress.shard_batch(next(self.batches), self.setup.mesh)
+        *state, metrics = self.program.step(*self.state, batch)
+        self.state = TrainState(*state)
+        self.history.add(metrics)
+        self.screen.step()
+
+    def _log(self, step: int) -> None:
+        """Writes the training metrics, means over the steps since the last line."""
+        loss, accuracy = self.history.mean(self.plan.log_every)
+        now = time.monotonic()
+        values = {
+            "epoch": step / self.plan.per_epoch,
+            "train_loss": loss,
+            "train_accuracy": accuracy,
+            "learning_rate": float(self.schedule(jnp.int32(step - 1))),
+            "bytes_sent": step * self.program.bytes_per_step,  # by one worker since the start
+            **monitored(self.state.opt_state),
+            "steps_per_second": (step - self.logged_step) / (now - self.logged_at),
+        }
+        self.logged_at, self.logged_step = now, step
+        self._write(step, values)
+
+    def _evaluate(self, step: int) -> None:
+        """Evaluates on the whole test set."""
+        config = self.setup.config
+        batches = test_batches(self.dataset, config.batch_size, jax.process_index(), jax.process_count())
+        self.tested = self.evaluation(self.state.params, self.state.batch_stats, batches)
+        self._write(step, self.tested)
+
+    def _save(self, step: int, summary: Summary | None = None) -> None:
+        """Saves a checkpoint; that of the last step holds the summary."""
+        if self.setup.checkpoints is None:
+            return
+        progress = Progress(
+            step=step,
+            data=self.batches.get_state(),
+            history=self.history.read(),
+            seconds=self._seconds(),
+            summary=summary,
+        )
+        record = {"settings": self.setup.settings, "progress": dataclasses.asdict(progress)}
+        self.setup.checkpoints.save(step, self.state._asdict(), record)
+
+    def _summary(self) -> Summary:
+        """The result of the run."""
+        return Summary(
+            test_accuracy=self.tested["test_accuracy"],
+            test_loss=self.tested["test_loss"],
+            train_loss=self.history.mean(self.plan.per_epoch)[0],
+            steps=self.plan.total,
+            workers=self.setup.mesh.size,
+            compressor=jaxcompress.unparse(self.setup.compressor),
+            bytes_per_step=self.program.bytes_per_step,
+            dense_bytes_per_step=self.program.dense_bytes_per_step,
+            seconds=round(self._seconds(), 3),
+        )
+
+    def _seconds(self) -> float:
+        """The time in the loop, over all parts of the run."""
+        return self.setup.progress.seconds + time.monotonic() - self.started
+
+    def _write(self, step: int, values: dict[str, float]) -> None:
+        """Writes metrics to the files and the screen."""
+        self.log.write(step, values)
+        self.screen.line(metrics_line(step, self.plan.total, values))
+
+    def _train_batches(self):
+        """This process's rows of the training batches, from the first."""
+        config = self.setup.config
+        return train_batches(self.dataset, config.batch_size, config.seed, jax.process_index(), jax.process_count())
+
+
+@jax.jit
+def _means(values: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    """The mean over the workers of each value."""
+    return jax.tree.map(jnp.mean, values)
+
+
+def monitored(opt_state: optax.OptState) -> dict[str, float]:
+    """What the compressor's monitor saw in the last step, mean over the workers."""
+    means = jax.device_get(_means(jaxcompress.monitor_metrics(opt_state)))
+    return {name: float(value) for name, value in means.items()}
+
+
+def introduction(setup: Setup, program: Program, state: TrainState) -> str:
+    """What is about to be trained, in a line."""
+    config = setup.config
+    begins = f"goes on after step {setup.progress.step}" if setup.progress.step else "begins"
+    return (
+        f"{config.name} {begins}: {config.model} ({count(state.params):,} parameters) on {config.dataset}, "
+        f"{setup.mesh.size} workers in {jax.process_count()} process(es), {setup.settings['compressor']}; "
+        f"a worker sends {program.bytes_per_step:,.0f} bytes per step, {program.dense_bytes_per_step:,.0f} with dense()"
+    )

@@ -1,0 +1,45 @@
+"""The optimizer of a run: compress, then weight decay, then the optimizer proper with its learning rate."""
+
+import jax
+import optax
+from optax import Params
+
+import jaxcompress
+from train.config import Config
+
+
+def make_optimizer(config: Config, compressor: jaxcompress.Compressor, schedule: optax.Schedule):
+    """The chain of a run, `compressor` first: what stands after it sees the average, the same on every worker."""
+    compress = jaxcompress.compress(
+        jaxcompress.monitor(compressor), min_compression_rate=config.min_compression_rate, seed=config.seed
+    )
+    if config.optimizer == "adamw":
+        return optax.chain(compress, optax.adamw(schedule, weight_decay=config.weight_decay, mask=is_kernel))
+    if config.optimizer == "adam":
+        rule = optax.adam(schedule)
+    else:
+        rule = optax.sgd(schedule, momentum=config.momentum, nesterov=config.nesterov)
+    return optax.chain(compress, optax.add_decayed_weights(config.weight_decay, mask=is_kernel), rule)
+
+
+def is_kernel(params: Params) -> Params:
+    """Which parameters decay: kernels have two axes or more; biases and the scales of norms have one."""
+    return jax.tree.map(lambda param: param.ndim > 1, params)
+
+
+def make_schedule(config: Config, steps_per_epoch: int, total_steps: int) -> optax.Schedule:
+    """Step -> learning rate: linear warm-up from 0, then constant, cosine to 0, or a fall at every decay epoch."""
+    warmup_steps = round(config.warmup_epochs * steps_per_epoch)
+    if config.schedule == "cosine":
+        after = optax.cosine_decay_schedule(config.learning_rate, max(1, total_steps - warmup_steps))
+    elif config.schedule == "step":
+        # `join_schedules` counts from the end of the warm-up, the config from the start of the run.
+        falls = {round(epoch * steps_per_epoch) - warmup_steps: config.decay_rate for epoch in config.decay_epochs}
+        after = optax.piecewise_constant_schedule(config.learning_rate, falls)
+    else:
+        after = optax.constant_schedule(config.learning_rate)
+    if warmup_steps == 0:
+        return after
+    # The first step is already worth something: 1/warmup_steps of the peak, and the last one is the peak.
+    warmup = optax.linear_schedule(config.learning_rate / warmup_steps, config.learning_rate, max(1, warmup_steps - 1))
+    return optax.join_schedules([warmup, after], [warmup_steps])

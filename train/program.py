@@ -1,0 +1,54 @@
+"""The compiled training step of a run, and the bytes that it sends, counted in the program itself."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import optax
+
+import jaxcompress
+from train.optimizer import make_optimizer
+from train.setup import Setup
+from train.task import Batch, init_model, make_loss
+
+
+class TrainState(NamedTuple):
+    """Everything that a step reads and writes."""
+
+    params: Any
+    opt_state: Any  # with the error memories of all workers, (workers, …), and the random keys
+    batch_stats: Any  # running statistics of BatchNorm; empty without
+
+
+class Program(NamedTuple):
+    """A step that is compiled, and what it sends."""
+
+    step: Callable[..., Any]  # (*state, batch) -> (*state, metrics); the state it was given is gone
+    bytes_per_step: float  # sent by one worker
+    dense_bytes_per_step: float  # the same with dense() as the compressor
+
+
+def build_program(
+    setup: Setup, model: nn.Module, image_shape: tuple[int, int, int], schedule: optax.Schedule, batch: Batch
+) -> tuple[TrainState, Program]:
+    """The state before the first step, and the program for batches like `batch`."""
+    params, batch_stats = jaxcompress.replicate(init_model(model, image_shape, setup.config.seed), setup.mesh)
+
+    def build(compressor: jaxcompress.Compressor) -> tuple[TrainState, Any, float]:
+        optimizer = make_optimizer(setup.config, compressor, schedule)
+        state = TrainState(params, jaxcompress.init_state(optimizer, params, setup.mesh), batch_stats)
+        step = jaxcompress.make_train_step(make_loss(model), optimizer, setup.mesh)
+        compiled = step.lower(*state, jaxcompress.shard_batch(batch, setup.mesh)).compile()
+        return state, compiled, jaxcompress.traffic_of_hlo(compiled.as_text()).wire_bytes
+
+    state, step, sent = build(setup.compressor)
+    is_dense = jaxcompress.unparse(setup.compressor) == jaxcompress.unparse(jaxcompress.dense())
+    # The baseline is compiled only to be counted; it never runs.
+    dense_sent = sent if is_dense else build(jaxcompress.dense())[-1]
+    return state, Program(step, sent, dense_sent)
+
+
+def count(params: Any) -> int:
+    """How many parameters a model has."""
+    return sum(param.size for param in jax.tree.leaves(params))
