@@ -1,0 +1,73 @@
+"""Gradient compression for data-parallel training in JAX: compressors that are links of an Optax chain."""
+
+from jaxcompress.base import Codec, Compressor, PerWorker, Reduced, expressible
+from jaxcompress.collectives.dense import dense
+from jaxcompress.collectives.gathered import gathered
+from jaxcompress.collectives.sketched import sketched
+from jaxcompress.collectives.sparse import sparse
+from jaxcompress.compressors.block_top_k import block_top_k
+from jaxcompress.compressors.cast import cast
+from jaxcompress.compressors.power_sgd import power_sgd
+from jaxcompress.compressors.qsgd import qsgd
+from jaxcompress.compressors.top_k import top_k
+from jaxcompress.distributed.agreement import assert_same_everywhere
+from jaxcompress.distributed.mesh import data_mesh, initialize_processes, virtual_cpu_workers
+from jaxcompress.distributed.placement import init_state, replicate, reshard_workers, shard_batch, state_specs
+from jaxcompress.distributed.step import local_value_and_grad, make_train_step
+from jaxcompress.expression import ExpressionError, parse, unparse
+from jaxcompress.feedback.error_feedback import error_feedback
+from jaxcompress.routing.labels import by_path, by_shape
+from jaxcompress.routing.partition import partition
+from jaxcompress.routing.switch import switch
+from jaxcompress.schedules.warmup import warmup
+from jaxcompress.stats.collective import Collective, Traffic
+from jaxcompress.stats.hlo_traffic import traffic_of_hlo
+from jaxcompress.stats.jaxpr_traffic import traffic_of_jaxpr
+from jaxcompress.stats.monitor import monitor, monitor_metrics
+from jaxcompress.stats.traffic import traffic
+from jaxcompress.transform import compress
+
+__all__ = [
+    "compress",
+    "Reduced",
+    "Codec",
+    "Compressor",
+    "PerWorker",
+    "expressible",
+    "dense",
+    "gathered",
+    "sparse",
+    "sketched",
+    "top_k",
+    "block_top_k",
+    "power_sgd",
+    "qsgd",
+    "cast",
+    "error_feedback",
+    "partition",
+    "by_path",
+    "by_shape",
+    "switch",
+    "warmup",
+    "monitor",
+    "monitor_metrics",
+    "traffic",
+    "traffic_of_jaxpr",
+    "traffic_of_hlo",
+    "Collective",
+    "Traffic",
+    "parse",
+    "unparse",
+    "ExpressionError",
+    "initialize_processes",
+    "virtual_cpu_workers",
+    "data_mesh",
+    "init_state",
+    "replicate",
+    "shard_batch",
+    "state_specs",
+    "reshard_workers",
+    "local_value_and_grad",
+    "make_train_step",
+    "assert_same_everywhere",
+]

@@ -1,0 +1,63 @@
+"""What differs between JAX versions and between `shard_map` and `vmap`: the one place that looks at either."""
+
+import jax
+from jax import lax
+
+from jaxcompress.base import AxisName
+
+
+def axis_size(axis_name: AxisName) -> int:
+    """The number of workers along `axis_name`; ValueError where no such axis surrounds the caller."""
+    try:
+        return lax.axis_size(axis_name)
+    except NameError:
+        raise ValueError(
+            f"there is no mesh axis {axis_name!r} here: gradients are averaged inside a step that runs under "
+            f"jax.shard_map or jax.vmap(..., axis_name={axis_name!r}). jaxcompress.make_train_step builds such a step."
+        ) from None
+
+
+def is_varying(x: jax.Array, axis_name: AxisName) -> bool:
+    """Whether `x` may differ between workers; True also where JAX does not keep account of it (`vmap`)."""
+    names = _names(axis_name)
+    if not _checked(names):
+        return True
+    return set(names) <= set(jax.typeof(x).manual_axis_type.varying)
+
+
+def may_differ(x: jax.Array, axis_name: AxisName) -> bool:
+    """Whether JAX knows that `x` may differ between workers; False where it does not keep account of it."""
+    names = _names(axis_name)
+    return _checked(names) and bool(set(names) & set(jax.typeof(x).manual_axis_type.varying))
+
+
+def vary(tree, axis_name: AxisName):
+    """Marks replicated arrays as this worker's own, so that their gradients stay local; copies nothing."""
+
+    def vary_one(x):
+        missing = [name for name in _names(axis_name) if not is_varying(x, name)]
+        return lax.pcast(x, tuple(missing), to="varying") if missing else x
+
+    return jax.tree.map(vary_one, tree)
+
+
+def all_gather(x: jax.Array, axis_name: AxisName) -> jax.Array:
+    """All workers' `x` along a new first axis; JAX knows that the result is the same on every worker."""
+    names = _names(axis_name)
+    # `vmap` has no rule for the typed gather; there the plain one gives the same numbers.
+    return lax.all_gather(x, axis_name, to="invarying") if _in_shard_map(names) else lax.all_gather(x, axis_name)
+
+
+def _names(axis_name: AxisName) -> tuple[str, ...]:
+    return (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
+
+
+def _in_shard_map(names: tuple[str, ...]) -> bool:
+    return set(names) <= set(jax.sharding.get_abstract_mesh().manual_axes)
+
+
+def _checked(names: tuple[str, ...]) -> bool:
+    """Whether the surrounding `shard_map` runs with ``check_vma=True``."""
+    if not _in_shard_map(names):
+        return False
+    return names[0] in jax.typeof(lax.axis_index(names[0])).manual_axis_type.varying

@@ -1,0 +1,51 @@
+"""A narrower floating-point format."""
+
+import jax.numpy as jnp
+
+from jaxcompress.base import Codec, Compressor, expressible
+from jaxcompress.collectives.gathered import gathered
+
+
+@expressible
+def cast(dtype: str) -> Compressor:
+    """Rounds every entry to a narrower floating-point `dtype`.
+
+    ``sent = dtype(x)``, to nearest; entries beyond the range of `dtype` become its largest finite value, so that a
+    memory can carry the rest. NaN and infinities stay what they are.
+
+    How it travels: the bits of `dtype` in unsigned integers of that width, all-gathered. An all-reduce of bfloat16
+    would be widened to float32 by XLA on CPUs. Since it is gathered it beats a float32 ring all-reduce for
+    ``W < 2 * 32 / width`` workers only; as `inner` of a sparse or low-rank scheme it always halves the message.
+
+    Guarantees: ``|x - sent| <= 2^-8 |x|`` for bfloat16 and ``2^-11 |x|`` for float16, entry by entry, within its
+    normal range.
+
+    Args:
+      dtype: A floating-point format: ``"bfloat16"``, ``"float16"``, ``"float32"``.
+
+    Returns:
+      A `Compressor` without state.
+
+    Raises:
+      ValueError: if `dtype` is not the name of a floating-point format.
+
+    Example:
+      >>> cast("bfloat16").expression
+      "cast('bfloat16')"
+    """
+    narrow = _floating(dtype)
+    limit = float(jnp.finfo(narrow).max)
+
+    def encode(key, x):
+        del key
+        saturated = jnp.where(jnp.isinf(x), x, jnp.clip(x, -limit, limit))
+        return saturated.astype(narrow)
+
+    return gathered(Codec(encode, decode=lambda message, like: message.astype(like.dtype)))
+
+
+def _floating(dtype: str) -> jnp.dtype:
+    names = ("bfloat16", "float16", "float32")
+    if dtype not in names:
+        raise ValueError(f"cast rounds to a floating-point format, one of {', '.join(names)}; got {dtype!r}.")
+    return jnp.dtype(dtype)

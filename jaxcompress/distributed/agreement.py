@@ -1,0 +1,35 @@
+"""All processes mean the same run, or none starts."""
+
+import json
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+
+def assert_same_everywhere(fields: Mapping[str, str]) -> None:
+    """Compares `fields` between all processes; does nothing where there is only one.
+
+    Two processes with different compressors would exchange messages of different meaning: a hang at best, a silently
+    wrong mean at worst. Every process must call this, at the same place.
+
+    Args:
+      fields: name -> text, such as the canonical expression of the compressor and the shapes of the parameters.
+
+    Raises:
+      ValueError: in every process, naming the first field that differs and its value in each process.
+    """
+    if jax.process_count() == 1:
+        return
+    mine = json.dumps(dict(fields), sort_keys=True).encode()
+    lengths = np.asarray(multihost_utils.process_allgather(np.int32(len(mine)))).ravel()
+    padded = np.zeros(int(lengths.max()), np.uint8)
+    padded[: len(mine)] = np.frombuffer(mine, np.uint8)
+    rows = np.asarray(multihost_utils.process_allgather(padded))
+    everyone = [json.loads(row[:length].tobytes()) for row, length in zip(rows, lengths, strict=True)]
+    for name in sorted({name for one in everyone for name in one}):
+        values = [one.get(name) for one in everyone]
+        if len(set(values)) > 1:
+            shown = ", ".join(f"process {place}: {value!r}" for place, value in enumerate(values))
+            raise ValueError(f"{name} differs between processes, so they would not train one model: {shown}.")

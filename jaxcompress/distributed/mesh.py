@@ -1,0 +1,97 @@
+"""Which devices are the workers: one process or many, real devices or virtual ones."""
+
+import os
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh
+
+
+def initialize_processes(
+    coordinator: str | None = None, num_processes: int | None = None, process_id: int | None = None
+) -> None:
+    """Joins this process to the others, before any device is used; collectives go by gloo on CPUs and NCCL on GPUs.
+
+    With no arguments JAX looks for a cluster (Slurm, Open MPI, Kubernetes, Cloud TPU); where it finds none, the process
+    stays alone.
+
+    Args:
+      coordinator: ``"HOST:PORT"`` of process 0.
+      num_processes: How many processes there are.
+      process_id: Which of them this one is, from 0.
+
+    Raises:
+      ValueError: if only some of the three are given, or they contradict each other.
+    """
+    given = (coordinator, num_processes, process_id)
+    if any(one is not None for one in given):
+        _check_processes(coordinator, num_processes, process_id)
+        if num_processes != 1:
+            jax.distributed.initialize(coordinator, num_processes, process_id)
+        return
+    try:
+        jax.distributed.initialize()
+    except ValueError as error:
+        # JAX's way to say that it found no cluster; anything else is a real mistake.
+        if "coordinator_address should be defined" not in str(error):
+            raise
+
+
+def virtual_cpu_workers(workers: int) -> None:
+    """Makes this process's CPU stand for `workers` devices; call it before anything runs on a device.
+
+    Where the environment does not set PJRT_NPROC, XLA also gets four threads a worker. By default it has one: a
+    collective holds its thread until all workers have joined, the next step's holds another, and none is left for the
+    last worker to join with. Seen with jax 0.10.2, four workers, two cores: a deadlock within a thousand steps.
+
+    Raises:
+      ValueError: if a backend has already started with another number of devices.
+    """
+    os.environ.setdefault("PJRT_NPROC", str(4 * workers))
+    try:
+        jax.config.update("jax_num_cpu_devices", workers)
+    except RuntimeError:
+        started = jax.local_device_count("cpu")
+        if started != workers:
+            raise ValueError(
+                f"{workers} virtual CPU workers were asked for, but JAX has already started with {started}. "
+                f"Call virtual_cpu_workers before the first array is made, or set JAX_NUM_CPU_DEVICES={workers}."
+            ) from None
+
+
+def data_mesh(workers: int | None = None, axis_name: str = "data") -> Mesh:
+    """A mesh with one axis, whose devices are the workers: all devices of all processes, in the order of processes.
+
+    Args:
+      workers: How many devices to use; None takes all. Several processes use all of theirs.
+      axis_name: The name of the axis.
+
+    Raises:
+      ValueError: if there are fewer devices than `workers`, or several processes would leave some unused.
+    """
+    devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+    workers = len(devices) if workers is None else workers
+    if not 1 <= workers <= len(devices):
+        raise ValueError(
+            f"there are {len(devices)} {devices[0].platform} devices, and workers is a number from 1 to that; got "
+            f"{workers}. On a CPU, jaxcompress.virtual_cpu_workers({workers}) before the first array, or "
+            f"JAX_NUM_CPU_DEVICES={workers}, makes more."
+        )
+    if jax.process_count() > 1 and workers != len(devices):
+        raise ValueError(
+            f"{jax.process_count()} processes bring {len(devices)} workers together; got workers={workers}."
+        )
+    return Mesh(np.array(devices[:workers]), (axis_name,), axis_types=(AxisType.Auto,))
+
+
+def _check_processes(coordinator: str | None, num_processes: int | None, process_id: int | None) -> None:
+    if num_processes is None or process_id is None or coordinator is None:
+        raise ValueError(
+            "coordinator, num_processes and process_id go together, as in 10.0.0.1:1234, 2 and 0; "
+            f"got coordinator={coordinator}, num_processes={num_processes}, process_id={process_id}."
+        )
+    if num_processes < 1 or not 0 <= process_id < num_processes:
+        raise ValueError(f"process_id counts from 0 to num_processes - 1; got {process_id} of {num_processes}.")
+    host, _, port = coordinator.rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"coordinator is HOST:PORT of process 0, as in 10.0.0.1:1234; got {coordinator!r}.")

@@ -1,0 +1,129 @@
+"""Where arrays live: replicated parameters, split batches, and state of one worker as a row of all workers' state."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from jaxcompress.base import AxisName, PerWorker
+
+
+def replicate(tree: Any, mesh: Mesh) -> Any:
+    """A copy of `tree`, the same in every process, on every device of `mesh`; safe to donate."""
+    everywhere = NamedSharding(mesh, P())
+    # Through NumPy, which belongs to no device: with several processes an array of one device could not go elsewhere.
+    on_host = jax.tree.map(_to_host, tree)
+    placed = jax.jit(lambda host: jax.tree.map(jnp.copy, host), out_shardings=everywhere)(on_host)
+    return jax.tree.map(_like, placed, tree)
+
+
+def shard_batch(batch: Any, mesh: Mesh, axis_name: AxisName = "data") -> Any:
+    """Splits a batch over the workers: this process's rows in, arrays of all processes' rows out.
+
+    Raises:
+      ValueError: if the rows do not divide evenly among this process's workers.
+    """
+    local_workers = len(mesh.local_devices)
+
+    def place(x):
+        x = np.asarray(x)
+        if x.shape[0] % local_workers:
+            raise ValueError(
+                f"a batch of {x.shape[0]} rows does not divide by {local_workers} workers of this process; every "
+                f"worker gets the same number of rows, or the average over workers would not be that over rows."
+            )
+        return jax.make_array_from_process_local_data(NamedSharding(mesh, P(axis_name)), x)
+
+    return jax.tree.map(place, batch)
+
+
+def init_state(optimizer: optax.GradientTransformation, params: Any, mesh: Mesh, axis_name: AxisName = "data") -> Any:
+    """The optimizer's first state, placed: `PerWorker` parts (workers, …) split over the axis, all else replicated."""
+    workers = mesh.size
+    specs = state_specs(jax.eval_shape(optimizer.init, params), axis_name)
+    shardings = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs, is_leaf=lambda node: isinstance(node, P))
+
+    def init(params):
+        return _map_per_worker(lambda x: jnp.broadcast_to(x, (workers, *x.shape)), optimizer.init(params))
+
+    return jax.jit(init, out_shardings=shardings)(params)
+
+
+def state_specs(state: Any, axis_name: AxisName = "data") -> Any:
+    """The `PartitionSpec` of every array of `state`: over the axis for `PerWorker` parts, replicated for all others."""
+
+    def specs(node):
+        return jax.tree.map(lambda _: P(axis_name), node) if _is_per_worker(node) else P()
+
+    return jax.tree.map(specs, state, is_leaf=_is_per_worker)
+
+
+def own_part(state: Any) -> Any:
+    """Inside a step: one worker's state from its block of all workers' state, (1, …) to (…)."""
+    return _map_per_worker(lambda x: x[0], state)
+
+
+def as_block(state: Any) -> Any:
+    """Inside a step: the inverse of `own_part`, (…) to (1, …)."""
+    return _map_per_worker(lambda x: x[None], state)
+
+
+def reshard_workers(state: Any, workers: int) -> Any:
+    """State for another number of workers: the mean of every memory stays what it was, so nothing is lost.
+
+    Worker i of the new ones takes the old ones' memories in proportion to how much their shares overlap, where worker i
+    of W holds the share ``[i/W, (i+1)/W]``: halving the workers averages pairs, doubling them copies each.
+
+    Args:
+      state: An optimizer's state outside a step; `PerWorker` parts are (old workers, …), and floating.
+      workers: The new number, at least 1.
+
+    Returns:
+      The same tree with `PerWorker` parts of (workers, …), on the default device; place it on its mesh afterwards.
+
+    Raises:
+      ValueError: if `workers` is below 1.
+    """
+    if workers < 1:
+        raise ValueError(f"workers is the new number of workers, at least 1; got {workers}.")
+
+    def reshard(x):
+        shares = jnp.asarray(_overlap(x.shape[0], workers), x.dtype)
+        return jnp.tensordot(shares, x, axes=1, precision=jax.lax.Precision.HIGHEST)
+
+    return _map_per_worker(reshard, state)
+
+
+def _overlap(old: int, new: int) -> np.ndarray:
+    """(new, old) matrix: how much of each new worker's share lies in each old worker's; rows add up to 1."""
+    start = np.maximum.outer(np.arange(new) / new, np.arange(old) / old)
+    end = np.minimum.outer((np.arange(new) + 1) / new, (np.arange(old) + 1) / old)
+    return np.maximum(end - start, 0) * new
+
+
+def _map_per_worker(function: Callable, state: Any) -> Any:
+    """Applies `function` to the arrays of `PerWorker` parts only."""
+    return jax.tree.map(
+        lambda node: jax.tree.map(function, node) if _is_per_worker(node) else node, state, is_leaf=_is_per_worker
+    )
+
+
+def _is_per_worker(node: Any) -> bool:
+    return isinstance(node, PerWorker)
+
+
+def _is_key(x: Any) -> bool:
+    return isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def _to_host(x: Any) -> np.ndarray:
+    return np.asarray(jax.random.key_data(x) if _is_key(x) else x)
+
+
+def _like(placed: jax.Array, original: Any) -> jax.Array:
+    return jax.random.wrap_key_data(placed, impl=jax.random.key_impl(original)) if _is_key(original) else placed

@@ -1,0 +1,104 @@
+"""The training step: local gradients, the optimizer, and what must stay the same on all workers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from jaxcompress._compat import may_differ, vary
+from jaxcompress.base import AxisName, PerWorker
+from jaxcompress.collectives.dense import fused_mean
+from jaxcompress.distributed.placement import as_block, own_part, state_specs
+from jaxcompress.ops.trees import join, only, path_text
+
+ADVICE = (
+    "everything that decides or remembers must be the same on all workers, so it stands after compress in the chain: "
+    "momentum and optax.apply_if_finite after it, not around or before it; micro-batches accumulated inside the loss "
+    "function instead of optax.MultiSteps; partition instead of optax.masked."
+)
+
+
+def local_value_and_grad(loss_fn: Callable, axis_name: AxisName = "data", has_aux: bool = False) -> Callable:
+    """``jax.value_and_grad`` that gives this worker's own gradient inside ``shard_map``.
+
+    The gradient of replicated parameters would come out summed over all workers, and nothing would be left to compress.
+
+    Args:
+      loss_fn: ``(params, *args) -> loss``, the mean over the worker's own batch; with `has_aux`, ``(loss, aux)``.
+      axis_name: The axis of the workers.
+      has_aux: As for ``jax.value_and_grad``.
+    """
+
+    def value_and_grad(params, *args):
+        return jax.value_and_grad(loss_fn, has_aux=has_aux)(vary(params, axis_name), *args)
+
+    return value_and_grad
+
+
+def make_train_step(
+    loss_fn: Callable, optimizer: optax.GradientTransformation, mesh: Mesh, axis_name: AxisName = "data"
+) -> Callable:
+    """A jitted data-parallel step over the workers of `mesh`, compiled end to end; params, state and extra are donated.
+
+    Args:
+      loss_fn: ``(params, extra, batch) -> (loss, (extra, metrics))`` for a worker's own rows. `extra` is whatever
+        changes without a gradient, such as BatchNorm's running statistics; ``{}`` if nothing does. `metrics` is a dict
+        of scalars.
+      optimizer: An Optax chain with `compress` in it, or any other that averages over `axis_name`.
+      mesh: From `data_mesh`.
+      axis_name: The axis of the workers.
+
+    Returns:
+      ``step(params, opt_state, extra, batch) -> (params, opt_state, extra, metrics)``, a jitted function. Parameters
+      and `extra` are replicated, `opt_state` comes from `init_state`, `batch` from `shard_batch`. Floating arrays of
+      `extra`, the metrics, and the loss (as ``metrics["loss"]``) are averaged over the workers.
+
+    Raises:
+      ValueError: while tracing, if updates or optimizer state would differ between workers, with the place.
+    """
+
+    def local_step(params, opt_state, extra, batch):
+        value_and_grad = local_value_and_grad(loss_fn, axis_name, has_aux=True)
+        (loss, (extra, metrics)), grads = value_and_grad(params, extra, batch)
+        updates, opt_state = _update(optimizer, grads, own_part(opt_state), params)
+        _check_replicated(updates, "updates", axis_name)
+        _check_replicated(opt_state, "optimizer state", axis_name)
+        extra, metrics = _average((extra, {"loss": loss, **metrics}), axis_name)
+        return optax.apply_updates(params, updates), as_block(opt_state), extra, metrics
+
+    def step(params, opt_state, extra, batch):
+        specs = state_specs(opt_state, axis_name)
+        sharded = jax.shard_map(
+            local_step, mesh=mesh, in_specs=(P(), specs, P(), P(axis_name)), out_specs=(P(), specs, P(), P())
+        )
+        return sharded(params, opt_state, extra, batch)
+
+    return jax.jit(step, donate_argnums=(0, 1, 2))
+
+
+def _update(optimizer: optax.GradientTransformation, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
+    """The optimizer's update; JAX's own complaint about mixed replicas gets the advice as a note."""
+    try:
+        return optimizer.update(grads, state, params)
+    except TypeError as error:
+        error.add_note(f"If this is about values that vary over a mesh axis: {ADVICE}")
+        raise
+
+
+def _check_replicated(tree: Any, what: str, axis_name: AxisName) -> None:
+    """ValueError if anything but `PerWorker` state may differ between workers."""
+    nodes = jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda node: isinstance(node, PerWorker))
+    for path, node in nodes:
+        if not isinstance(node, PerWorker) and may_differ(node, axis_name):
+            raise ValueError(f"{what} at {path_text(path)!r} would differ between workers after this step: {ADVICE}")
+
+
+def _average(tree: Any, axis_name: AxisName) -> Any:
+    """The mean over workers of the floating arrays; the others have to be the same already."""
+    floating = jax.tree.map(lambda x: jnp.issubdtype(x.dtype, jnp.floating), tree)
+    _check_replicated(only(tree, jax.tree.map(lambda one: not one, floating)), "extra", axis_name)
+    return join(tree, fused_mean(only(tree, floating), axis_name), tree)

@@ -1,0 +1,80 @@
+"""What was not sent is remembered, and sent later."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxcompress.base import Compressor, PerWorker, expressible
+from jaxcompress.ops.trees import join
+
+
+class ErrorFeedbackState(NamedTuple):
+    """What this worker has not sent yet."""
+
+    error: PerWorker  # tree like the updates, in at least float32
+    inner: Any  # state of the inner compressor
+
+
+@expressible
+def error_feedback(inner: Compressor) -> Compressor:
+    """Adds to each update what earlier steps did not send, and keeps what this step does not.
+
+    ``carried = x + error``, ``error' = carried - sent``, where `sent` and `mean` are `inner`'s for `carried`.
+
+    How it travels: as `inner`.
+
+    Guarantees: nothing is lost, only late: the sum of all averages plus the mean of the memories is the mean of the sum
+    of all updates. If `inner` is a contraction, ``|x - sent|^2 <= (1 - delta) |x|^2``, the memory stays bounded and SGD
+    keeps the rate of uncompressed SGD. The memory starts at zero and is in float32 even for bfloat16 updates, which
+    then reach `inner` in float32 too.
+
+    Args:
+      inner: What compresses the carried updates.
+
+    Returns:
+      A `Compressor` whose memory differs between workers (`PerWorker`).
+
+    Raises:
+      ValueError: if `inner` is not a compressor.
+
+    Example:
+      >>> from jaxcompress.compressors.top_k import top_k
+      >>> error_feedback(top_k(0.01)).expression
+      'error_feedback(top_k(0.01))'
+
+    References:
+      Seide et al., `1-Bit Stochastic Gradient Descent
+      <https://www.microsoft.com/en-us/research/publication/1-bit-stochastic-gradient-descent/>`_, 2014
+
+      Karimireddy et al., `Error Feedback Fixes SignSGD <https://arxiv.org/abs/1901.09847>`_, 2019
+    """
+    if not isinstance(inner, Compressor):
+        raise ValueError(f"error_feedback wraps a compressor, as in error_feedback(top_k(0.01)); got {inner!r}.")
+
+    def init(key, params):
+        error = jax.tree.map(lambda x: jnp.zeros(x.shape, _memory_dtype(x)), params)
+        return ErrorFeedbackState(PerWorker(error), inner.init(key, like_memory(params)))
+
+    def reduce(key, updates, state, axis_name):
+        carried = jax.tree.map(jnp.add, updates, state.error.value)
+        reduced, inner_state = inner.reduce(key, carried, state.inner, axis_name)
+        error = jax.tree.map(jnp.subtract, carried, reduced.sent)
+        return reduced, ErrorFeedbackState(PerWorker(error), inner_state)
+
+    def like_memory(params):
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, _memory_dtype(x)), params)
+
+    return Compressor(init, reduce, lambda params: inner.message_bits(like_memory(params)))
+
+
+def error_memory(state: Any, like: Any) -> Any:
+    """What the error memories in `state` hold together, as a tree shaped as `like`; zeros where there is none."""
+    nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, ErrorFeedbackState))
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, _memory_dtype(x)), like)
+    held = [join(like, node.error.value, zeros) for node in nodes if isinstance(node, ErrorFeedbackState)]
+    return jax.tree.map(lambda *errors: sum(errors), zeros, *held)
+
+
+def _memory_dtype(x: Any) -> Any:
+    return jnp.promote_types(x.dtype, jnp.float32)

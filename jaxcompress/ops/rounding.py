@@ -1,0 +1,10 @@
+"""Rounding that is right on average."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def stochastic_round(key: jax.Array, x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Rounds to one of the two nearest integers with ``E[round(x)] == x``; integers stay as they are."""
+    return jnp.floor(x + jax.random.uniform(key, x.shape, x.dtype))

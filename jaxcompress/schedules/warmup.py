@@ -1,0 +1,35 @@
+"""A start with less compression."""
+
+from collections.abc import Callable
+
+import jax
+
+from jaxcompress.base import expressible
+
+
+@expressible
+def warmup(steps: int) -> Callable[[jax.Array], jax.Array]:
+    """The schedule that moves on by one every `steps` steps: ``index = count // steps``.
+
+    With `switch`, which stays at its last compressor, ``switch(warmup(1000), dense(), top_k(0.01))`` is dense for the
+    first 1,000 steps, and ``switch(warmup(1000), top_k(0.25), top_k(0.04), top_k(0.01))`` a ladder of densities.
+
+    Args:
+      steps: Steps on each rung, at least 1.
+
+    Returns:
+      A schedule from the number of steps taken to an index.
+
+    Raises:
+      ValueError: if `steps` is not an integer of at least 1.
+
+    Example:
+      >>> [int(warmup(2)(count)) for count in range(5)]
+      [0, 0, 1, 1, 2]
+
+    References:
+      Lin et al., `Deep Gradient Compression <https://arxiv.org/abs/1712.01887>`_, 2017
+    """
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"steps is the number of steps on each rung, an integer of at least 1; got {steps!r}.")
+    return lambda count: count // steps

@@ -1,0 +1,100 @@
+"""From a compressor to a link of an Optax chain."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from optax import Updates
+
+from jaxcompress._compat import axis_size, is_varying
+from jaxcompress.base import AxisName, Compressor
+from jaxcompress.collectives.dense import fused_mean
+from jaxcompress.ops.trees import array_bits, join, only, path_text, tree_bits
+
+
+class CompressState(NamedTuple):
+    """What `compress` keeps between steps."""
+
+    key: jax.Array  # typed PRNG key (), the same on every worker; split once a step
+    bits: jax.Array  # float32 (): size of this worker's messages in the last step, dense ones included
+    inner: Any  # state of the compressor, for the arrays that are compressed
+
+
+def compress(
+    compressor: Compressor, axis_name: AxisName = "data", *, min_compression_rate: float = 2.0, seed: int = 0
+) -> optax.GradientTransformationExtraArgs:
+    """Averages updates over the workers of `axis_name`, compressed: the network boundary of an Optax chain.
+
+    What stands before it in the chain is local to a worker, what stands after it is the same on all of them. It takes
+    the place of ``lax.pmean(grads, axis_name)``, and must run inside ``jax.shard_map`` (with ``check_vma=True``, which
+    proves that replicas cannot drift apart) or ``jax.vmap(..., axis_name=...)``.
+
+    An array whose message would not be `min_compression_rate` times smaller than itself travels dense, and all such
+    arrays share one all-reduce; they have no memory. So ``compress(dense())`` is a plain ``pmean``.
+
+    Guarantees: all that `compressor` guarantees. Updates keep their shapes, dtypes and tree.
+
+    Args:
+      compressor: Such as ``error_feedback(top_k(0.01))``.
+      axis_name: The mesh axis, or axes, to average over.
+      min_compression_rate: How many times smaller a message has to be, at least; 0 compresses every array.
+      seed: Of the random keys, the same on all workers.
+
+    Returns:
+      An Optax transformation. Its state holds `PerWorker` parts; `init_state` places it on a mesh.
+
+    Raises:
+      ValueError: if `compressor` is not one or `min_compression_rate` is negative; while tracing, if there is no such
+        axis, or if the gradients are the same on all workers: then JAX has summed them already.
+
+    Example:
+      >>> from jaxcompress.compressors.top_k import top_k
+      >>> from jaxcompress.feedback.error_feedback import error_feedback
+      >>> optimizer = optax.chain(compress(error_feedback(top_k(0.01))), optax.adam(1e-3))
+    """
+    if not isinstance(compressor, Compressor):
+        hint = f"; jaxcompress.parse({compressor!r}) makes one" if isinstance(compressor, str) else ""
+        raise ValueError(f"compress takes a compressor, such as error_feedback(top_k(0.01)); got {compressor!r}{hint}.")
+    if not min_compression_rate >= 0:
+        raise ValueError(f"min_compression_rate is a ratio of sizes, at least 0; got {min_compression_rate!r}.")
+
+    def init(params):
+        key, init_key = jax.random.split(jax.random.key(seed))
+        compressed, _ = split(params, params)
+        return CompressState(key, jnp.zeros([], jnp.float32), compressor.init(init_key, compressed))
+
+    def update(updates, state, params=None, **extra_args):
+        del extra_args
+        axis_size(axis_name)
+        _check_local(updates, axis_name)
+        key, step_key = jax.random.split(state.key)
+        compressed, rest = split(updates, updates if params is None else params)
+        reduced, inner = compressor.reduce(step_key, compressed, state.inner, axis_name)
+        mean = join(updates, reduced.mean, fused_mean(rest, axis_name))
+        bits = jnp.asarray(reduced.bits + tree_bits(rest), jnp.float32)
+        return jax.tree.map(lambda m, x: m.astype(x.dtype), mean, updates), CompressState(key, bits, inner)
+
+    def split(tree, like):
+        """The arrays that are worth compressing, judged by those of `like`, and the rest."""
+        real = jax.tree.map(lambda x: jnp.issubdtype(x.dtype, jnp.floating) and x.size > 0, like)
+        bits = compressor.message_bits(only(like, real))
+        pays = join(
+            like, jax.tree.map(lambda x, bits: bits * min_compression_rate <= array_bits(x), only(like, real), bits)
+        )
+        pays = jax.tree.map(lambda pays: pays is True, pays, is_leaf=lambda x: isinstance(x, optax.MaskedNode))
+        return only(tree, pays), only(tree, jax.tree.map(lambda pays: not pays, pays))
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _check_local(updates: Updates, axis_name: AxisName) -> None:
+    """ValueError if some gradient is known to be the same on all workers."""
+    for path, x in jax.tree_util.tree_leaves_with_path(updates):
+        if not is_varying(x, axis_name):
+            raise ValueError(
+                f"the gradient of {path_text(path)!r} does not vary over the axis {axis_name!r}: it is already "
+                f"averaged or summed. Inside shard_map jax.grad sums gradients of replicated parameters silently. Take "
+                f"local ones with jaxcompress.local_value_and_grad, or mark the parameters before differentiating: "
+                f"jax.lax.pcast(params, {axis_name!r}, to='varying')."
+            )
