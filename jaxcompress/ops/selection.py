@@ -1,11 +1,13 @@
 """Choosing entries of an array: how many, and which."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int32
 
 
-def check_density(density: float) -> None:
+def check_density(density: Any) -> None:
     """ValueError unless `density` is a fraction in (0, 1]."""
     if isinstance(density, bool) or not isinstance(density, int | float) or not 0 < density <= 1:
         raise ValueError(f"density is the fraction kept, in (0, 1]; got {density!r}. To keep 1 % write 0.01.")

@@ -1,0 +1,102 @@
+"""Orthonormal bases and living columns, for regular, dependent and dead matrices."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import FLOAT32, assert_close, assert_same_bits
+
+from jaxcompress import data_mesh
+from jaxcompress.ops.orthogonal import orthonormal, unit_columns
+
+unit = jax.jit(unit_columns)
+basis_of = jax.jit(orthonormal)
+
+rng = np.random.default_rng(0)
+FULL = rng.standard_normal((20, 4)).astype(np.float32)
+MATRICES = {
+    "regular": FULL,
+    "one column": FULL[:, :1],
+    "square": FULL[:4],
+    "one entry": FULL[:1, :1],
+    "two equal columns": FULL[:, [0, 1, 0, 2]],
+    "a zero column": FULL * np.float32([1, 0, 1, 1]),
+    "zero": 0 * FULL,
+    "rank one": np.outer(FULL[:, 0], [1, 2, 3, 4]).astype(np.float32),
+    "large": 1e15 * FULL,
+    "small": 1e-15 * FULL,
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_the_basis_is_orthonormal(name):
+    basis = basis_of(jnp.asarray(MATRICES[name]))
+    np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), **FLOAT32)
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_the_basis_contains_the_columns(name):
+    matrix = MATRICES[name].astype(np.float64)
+    basis = np.asarray(basis_of(jnp.asarray(MATRICES[name])), np.float64)
+    np.testing.assert_allclose(basis @ (basis.T @ matrix), matrix, rtol=0, atol=1e-5 * max(1e-30, np.abs(matrix).max()))
+
+
+def test_a_batch_is_its_matrices_one_by_one():
+    batch = rng.standard_normal((2, 3, 9, 2)).astype(np.float32)
+    one_by_one = np.stack([[basis_of(jnp.asarray(matrix)) for matrix in row] for row in batch])
+    assert_close(basis_of(jnp.asarray(batch)), one_by_one)
+
+
+def test_living_columns_get_length_one_and_keep_their_direction():
+    units = unit(jax.random.key(0), jnp.asarray(FULL))
+    np.testing.assert_allclose(units, FULL / np.linalg.norm(FULL, axis=0), **FLOAT32)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_the_size_of_a_living_column_does_not_matter(scale):
+    units = unit(jax.random.key(0), jnp.asarray(FULL * np.float32(scale)))
+    np.testing.assert_allclose(units, FULL / np.linalg.norm(FULL, axis=0), **FLOAT32)
+
+
+@pytest.mark.parametrize("dead", [0.0, 1e-30, np.nan, np.inf, 1e30])
+def test_a_dead_column_is_refilled_and_the_others_are_not(dead):
+    matrix = FULL.copy()
+    matrix[:, 1] = dead
+    units = np.asarray(unit(jax.random.key(0), jnp.asarray(matrix)))
+    others = [0, 2, 3]
+    np.testing.assert_allclose(units[:, others], FULL[:, others] / np.linalg.norm(FULL[:, others], axis=0), **FLOAT32)
+    assert np.isfinite(units).all()
+    # The length of n normal numbers of variance 1/n is 1 with a spread of 1/sqrt(2 n) = 0.16 here.
+    assert 0.3 < np.linalg.norm(units[:, 1]) < 1.7
+
+
+def test_one_not_finite_entry_kills_its_column_only():
+    matrix = FULL.copy()
+    matrix[7, 2] = np.nan
+    units = unit(jax.random.key(0), jnp.asarray(matrix))
+    assert np.isfinite(units).all()
+    assert not np.allclose(units[:8, 2], FULL[:8, 2] / np.linalg.norm(FULL[:8, 2]))
+
+
+def test_refilled_columns_depend_on_the_key_and_on_nothing_else():
+    zero = jnp.zeros((20, 4))
+    first, again, other = (unit(jax.random.key(seed), zero) for seed in (0, 0, 1))
+    assert_same_bits(first, again)
+    assert not np.any(first == other)
+    assert len(np.unique(first)) == first.size
+
+
+def test_refilled_columns_are_the_same_on_all_workers():
+    def one_worker():
+        return jax.lax.all_gather(unit(jax.random.key(0), jnp.zeros((20, 4))), "data")
+
+    step = jax.shard_map(one_worker, mesh=data_mesh(4), in_specs=(), out_specs=jax.P("data"), check_vma=False)
+    seen = np.asarray(jax.jit(step)()).reshape(4, 4, 20, 4)
+    assert (seen == seen[0, 0]).all() and seen.any()
+
+
+def test_each_matrix_of_a_batch_lives_for_itself():
+    batch = np.stack([FULL, 0 * FULL])
+    units = unit(jax.random.key(0), jnp.asarray(batch))
+    np.testing.assert_allclose(units[0], FULL / np.linalg.norm(FULL, axis=0), **FLOAT32)
+    assert np.isfinite(units[1]).all() and units[1].all()
