@@ -1,0 +1,81 @@
+"""Bad input: exit code 2 and one message with the value, the rule and the way out; no traceback, nothing lost."""
+
+import pytest
+from train_helpers import ALONE, train
+
+from train.__main__ import main
+
+# What the command line says -> what the message must say. All of it is found before any device is used.
+CASES = {
+    "config key": (["bad_key.yaml"], ["config key", "'learning_rat'", "'learning_rate'"]),
+    "config file": (["none.yaml"], ["'none.yaml' cannot be read"]),
+    "model": (["--model", "resnet81"], ["unknown model 'resnet81'", "'resnet8'"]),
+    "data set": (["--dataset", "minst"], ["unknown data set 'minst'", "'mnist'"]),
+    "constructor": (["--compressor", "error_feedback(topk(0.01))"], ["'top_k'", "column 16", "^"]),
+    "syntax": (["--compressor", "top_k(0.01"], ["column", "^"]),
+    "no compressor": (["--compressor", "0.01"], ["not a compressor"]),
+    "density": (["--compressor", "top_k(1.5)"], ["density", "(0, 1]", "1.5"]),
+    "rank": (["--compressor", "power_sgd(0)"], ["rank", "0"]),
+    "bits": (["--compressor", "qsgd(99)"], ["bits", "99"]),
+    "range": (["--learning-rate", "-1"], ["learning_rate must be above 0; got -1.0"]),
+    "batch size": (["--batch-size", "100", "--workers", "8"], ["100 for 8 workers", "--batch-size 96 or 104"]),
+    "half a cluster": (["--num-processes", "2"], ["go together"]),
+    "process": (
+        ["--coordinator", "127.0.0.1:1", "--num-processes", "2", "--process-id", "2"],
+        ["process_id must be from 0 to 1; got 2"],
+    ),
+    "workers of processes": (
+        ["--coordinator", "127.0.0.1:1", "--num-processes", "2", "--process-id", "0", "--workers", "3"],
+        ["3 workers for 2 processes"],
+    ),
+}
+# Found once the devices are there; eight of them in these tests.
+CASES_WITH_DEVICES = {
+    "batch size for all devices": (["--batch-size", "100"], ["100 for 8 workers"]),
+    "workdir": (["--workdir", "a_file/run"], ["cannot be written", "--workdir"]),
+    "data dir": (["--dataset", "mnist", "--data-dir", "nowhere"], ["mnist", "nowhere"]),
+    "batch size for the data": (["--batch-size", "1440"], ["at most the 1437 training examples", "1440"]),
+}
+
+
+# A cluster of one, as options.
+ALONE_OPTIONS = [word for field, value in ALONE.items() for word in (f"--{field.replace('_', '-')}", str(value))]
+
+
+@pytest.mark.parametrize("case", [*CASES, *CASES_WITH_DEVICES])
+def test_bad_input_is_told_with_exit_code_2(case, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad_key.yaml").write_text("learning_rat: 0.1\n", encoding="utf-8")
+    (tmp_path / "a_file").touch()
+    arguments, expected = (CASES | CASES_WITH_DEVICES)[case]
+    alone = ALONE_OPTIONS if case in CASES_WITH_DEVICES else []
+    assert main([*arguments, *alone]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("error: ")
+    for part in expected:
+        assert part in told.err
+
+
+def test_unknown_option_is_told_with_exit_code_2(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--epoch", "3"])
+    assert stop.value.code == 2
+    assert "--epochs" in capsys.readouterr().err
+
+
+def test_real_process_ends_with_exit_code_2_and_without_a_traceback():
+    result = train("--compressor", "top_k(1.5)")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert "density is the fraction kept" in result.stderr
+
+
+def test_more_workers_than_devices_says_how_many_there_are(monkeypatch, capsys):
+    # Eight devices that cannot be made more, as on a machine with eight accelerators.
+    monkeypatch.setattr("jaxcompress.virtual_cpu_workers", lambda workers: None)
+    assert main(["--workers", "16", *ALONE_OPTIONS]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: workers: there are 8 cpu devices")
+    assert "got 16" in told

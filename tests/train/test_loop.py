@@ -1,0 +1,125 @@
+"""A run from its config to its summary."""
+
+import dataclasses
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from train_helpers import ALONE
+
+from train.config import Config
+from train.errors import InputError
+from train.loop import run
+from train.metrics import Summary
+
+# Eight workers: as many as these tests have devices. 11 steps make an epoch of the digits.
+SMALL = Config(**ALONE, batch_size=128, workers=8, epochs=1.0, log_every_steps=4)
+COMPRESSED = dataclasses.replace(SMALL, compressor="error_feedback(top_k(density=0.05))")
+
+
+def lines_of(workdir: Path) -> list[dict]:
+    return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> tuple[Config, Summary]:
+    """A compressed run with a workdir, and its summary."""
+    config = dataclasses.replace(COMPRESSED, workdir=str(tmp_path_factory.mktemp("run")))
+    return config, run(config)
+
+
+def test_summary_has_all_its_keys_and_the_canonical_compressor(finished):
+    _, summary = finished
+    assert summary.keys() == Summary.__annotations__.keys()
+    assert summary["compressor"] == "error_feedback(top_k(0.05))"
+    assert (summary["steps"], summary["workers"]) == (11, 8)
+    assert 0 < summary["bytes_per_step"] < summary["dense_bytes_per_step"]
+
+
+def test_metrics_tell_loss_accuracy_rate_bytes_and_compression_error(finished):
+    config, summary = finished
+    lines = lines_of(Path(config.workdir))
+    training = [line for line in lines if "train_loss" in line]
+    assert [line["step"] for line in training] == [4, 8, 11]
+    for line in training:
+        assert 0 < line["compression_error"] < 1
+        assert line["kept_energy"] == pytest.approx(1 - line["compression_error"], abs=1e-4)
+        assert line["bytes_sent"] == line["step"] * summary["bytes_per_step"]
+        assert {"train_accuracy", "learning_rate", "error_norm"} <= line.keys()
+    assert lines[-1] == {
+        "step": 11,
+        "test_loss": summary["test_loss"],
+        "test_accuracy": summary["test_accuracy"],
+    }
+
+
+def test_finished_run_started_again_tells_the_same_summary_and_trains_nothing(finished):
+    config, summary = finished
+    before = lines_of(Path(config.workdir))
+    assert run(config) == summary
+    assert lines_of(Path(config.workdir)) == before
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("model", "resnet8"), ("compressor", "dense()"), ("workers", 4), ("batch_size", 64), ("learning_rate", 0.2)],
+)
+def test_checkpoint_of_another_run_is_refused_and_kept(finished, field, value, monkeypatch):
+    config, summary = finished
+    # Eight devices are there already; four of them are a mesh too.
+    monkeypatch.setattr("jaxcompress.virtual_cpu_workers", lambda workers: None)
+    with pytest.raises(InputError, match=f"{field} was .*, is now {re.escape(repr(value))}") as error:
+        run(dataclasses.replace(config, **{field: value}))
+    assert "--workdir" in str(error.value)
+    assert run(config) == summary
+
+
+def test_compressor_written_differently_is_the_same_run(finished):
+    config, summary = finished
+    assert run(dataclasses.replace(config, compressor="error_feedback(inner=top_k(0.05))")) == summary
+
+
+def test_without_a_workdir_no_file_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(dataclasses.replace(SMALL, epochs=0.2))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dense_sends_what_dense_sends():
+    summary = run(dataclasses.replace(SMALL, epochs=0.1))
+    assert summary["bytes_per_step"] == summary["dense_bytes_per_step"] > 0
+
+
+def test_convergence_over_several_epochs(tmp_path):
+    run(dataclasses.replace(COMPRESSED, epochs=4.0, workdir=str(tmp_path)))
+    losses = [line["test_loss"] for line in lines_of(tmp_path) if "test_loss" in line]
+    assert len(losses) == 4
+    assert losses[0] > losses[1] > losses[3]
+
+
+needs_mnist = pytest.mark.skipif(
+    not (Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser() / "mnist").is_dir(),
+    reason="MNIST is not prepared; set TFDS_DATA_DIR to where it is",
+)
+MNIST = Config(**ALONE, dataset="mnist", workers=8, batch_size=256, epochs=0.5, learning_rate=0.05)
+
+
+@needs_mnist
+def test_compressed_training_on_mnist_stays_near_the_baseline():
+    baseline = run(MNIST)
+    compressed = run(dataclasses.replace(MNIST, compressor="error_feedback(top_k(0.01))"))
+    assert baseline["test_accuracy"] > 0.95
+    assert compressed["test_accuracy"] > baseline["test_accuracy"] - 0.03
+    assert compressed["bytes_per_step"] < baseline["bytes_per_step"] / 5
+
+
+@pytest.mark.slow
+@needs_mnist
+@pytest.mark.parametrize("compressor", ["error_feedback(top_k(0.01))", "error_feedback(power_sgd(2))"])
+def test_three_epochs_of_mnist_are_within_a_third_of_a_point_of_the_baseline(compressor):
+    three = dataclasses.replace(MNIST, epochs=3.0)
+    baseline, compressed = run(three), run(dataclasses.replace(three, compressor=compressor))
+    assert compressed["test_accuracy"] >= 0.985
+    assert compressed["test_accuracy"] >= baseline["test_accuracy"] - 0.003

@@ -1,0 +1,80 @@
+"""Several processes, with gloo on 127.0.0.1: the numbers of one process, and bad input that ends all of them."""
+
+import shutil
+import socket
+
+import numpy as np
+import pytest
+from train_helpers import SMALL, finish, saved_arrays, start, summary_of, train, without_time
+
+TWO_EPOCHS = (*SMALL, "--epochs", "2")
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def train_together(*of_each: tuple[str, ...]) -> list:
+    """Runs one process for each set of arguments, and waits for all."""
+    cluster = ("--coordinator", f"127.0.0.1:{free_port()}", "--num-processes", str(len(of_each)))
+    processes = [start(*arguments, *cluster, "--process-id", str(i)) for i, arguments in enumerate(of_each)]
+    return [finish(process) for process in processes]
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory):
+    """The workdir and the summary of one process with two devices."""
+    workdir = tmp_path_factory.mktemp("one")
+    return workdir, summary_of(train(*TWO_EPOCHS, "--workdir", str(workdir)))
+
+
+def test_two_processes_equal_one_process_with_two_devices(tmp_path, one_process):
+    workdir, expected = one_process
+    arguments = (*TWO_EPOCHS, "--workdir", str(tmp_path))
+    main, other = train_together(arguments, arguments)
+    assert without_time(summary_of(main)) == without_time(expected)
+    # The average of two numbers does not depend on their order, so the parameters agree to the last bit.
+    found, wanted = saved_arrays(tmp_path, 22), saved_arrays(workdir, 22)
+    assert found.keys() == wanted.keys()
+    for path, array in wanted.items():
+        np.testing.assert_array_equal(found[path], array, err_msg=path)
+    assert other.returncode == 0, other.stderr
+    assert "test_accuracy" not in other.stdout + other.stderr
+
+
+def test_two_processes_go_on_where_one_has_stopped(tmp_path, one_process):
+    workdir, expected = one_process
+    shutil.copytree(workdir, tmp_path, dirs_exist_ok=True)
+    # Without its seal the last checkpoint does not count: as if the process had been killed while saving it.
+    (tmp_path / "checkpoints" / "22" / "sha256.json").unlink()
+    arguments = (*TWO_EPOCHS, "--workdir", str(tmp_path))
+    main, _ = train_together(arguments, arguments)
+    assert "goes on after step 11" in main.stderr
+    assert without_time(summary_of(main)) == without_time(expected)
+
+
+@pytest.mark.parametrize(
+    ("field", "option", "values"),
+    [
+        ("compressor", "--compressor", ("error_feedback(top_k(0.01))", "error_feedback(top_k(0.02))")),
+        ("--workers", "--workers", ("2", "4")),
+    ],
+)
+def test_config_that_differs_is_told_by_all_before_any_step(field, option, values):
+    results = train_together(*[(*TWO_EPOCHS, option, value) for value in values])
+    for result in results:
+        assert result.returncode == 2, result.stderr
+        assert field in result.stderr
+        assert "process 0: " in result.stderr
+        assert "process 1: " in result.stderr
+        assert "step 1/" not in result.stderr
+        assert "Traceback" not in result.stderr
+
+
+def test_workdirs_that_are_not_shared_are_told(tmp_path):
+    main, other = train_together(*[(*TWO_EPOCHS, "--workdir", str(tmp_path / name)) for name in ("a", "b")])
+    assert (main.returncode, other.returncode) == (2, 2)
+    assert "process 1 was given bad input" in main.stderr
+    assert "is not the folder that process 0 writes" in other.stderr

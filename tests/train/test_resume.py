@@ -1,0 +1,71 @@
+"""A run that is killed at any moment and started again ends bit-identical to one that was not."""
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from train_helpers import SMALL, finish, saved_arrays, start, summary_of, train, without_time
+
+# 330 steps, a checkpoint every 40: time enough to be killed between two of them.
+LONG = (*SMALL, "--epochs", "30", "--checkpoint-every-steps", "40", "--eval-every-epochs", "10")
+LAST_STEP = 330
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory) -> tuple[Path, dict]:
+    """The workdir and the summary of a run that nothing disturbed."""
+    workdir = tmp_path_factory.mktemp("uninterrupted")
+    return workdir, summary_of(train(*LONG, "--workdir", str(workdir)))
+
+
+def kill_after(step: int, workdir: Path) -> None:
+    """Starts the run and kills it, without warning, as soon as it has logged `step` steps."""
+    process = start(*LONG, "--workdir", str(workdir))
+    deadline = time.monotonic() + 90
+    while last_logged_step(workdir) < step and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    assert finish(process).returncode == -signal.SIGKILL
+
+
+def last_logged_step(workdir: Path) -> int:
+    path = workdir / "metrics.jsonl"
+    whole_lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+    return json.loads(whole_lines[-1])["step"] if whole_lines else 0
+
+
+def metrics_without_speed(workdir: Path) -> list[dict]:
+    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [{name: value for name, value in line.items() if name != "steps_per_second"} for line in lines]
+
+
+def assert_same_end(workdir: Path, summary: dict, uninterrupted: tuple[Path, dict]) -> None:
+    """Everything but the time is the same to the last bit."""
+    expected_workdir, expected_summary = uninterrupted
+    assert without_time(summary) == without_time(expected_summary)
+    assert metrics_without_speed(workdir) == metrics_without_speed(expected_workdir)
+    found, expected = saved_arrays(workdir, LAST_STEP), saved_arrays(expected_workdir, LAST_STEP)
+    assert found.keys() == expected.keys()
+    for path, array in expected.items():
+        np.testing.assert_array_equal(found[path], array, err_msg=path)
+
+
+def test_run_killed_in_the_middle_ends_bit_identical(tmp_path, uninterrupted):
+    kill_after(92, tmp_path)
+    resumed = train(*LONG, "--workdir", str(tmp_path))
+    assert "goes on after step" in resumed.stderr
+    assert_same_end(tmp_path, summary_of(resumed), uninterrupted)
+
+
+def test_run_whose_last_checkpoint_is_corrupt_ends_bit_identical(tmp_path, uninterrupted):
+    kill_after(124, tmp_path)
+    steps = [int(path.name) for path in (tmp_path / "checkpoints").iterdir() if path.name.isdecimal()]
+    for path in (tmp_path / "checkpoints" / str(max(steps))).rglob("*"):
+        if path.is_file() and path.name != "sha256.json":
+            path.write_bytes(b"")
+    resumed = train(*LONG, "--workdir", str(tmp_path))
+    assert f"checkpoint of step {max(steps)} cannot be used" in resumed.stderr
+    assert_same_end(tmp_path, summary_of(resumed), uninterrupted)
