@@ -96,5 +96,7 @@ def _check_local(updates: Updates, axis_name: AxisName) -> None:
                 f"the gradient of {path_text(path)!r} does not vary over the axis {axis_name!r}: it is already "
                 f"averaged or summed. Inside shard_map jax.grad sums gradients of replicated parameters silently. Take "
                 f"local ones with jaxcompress.local_value_and_grad, or mark the parameters before differentiating: "
-                f"jax.lax.pcast(params, {axis_name!r}, to='varying')."
+                f"jax.lax.pcast(params, {axis_name!r}, to='varying'). A chain averages once, so it holds one compress "
+                f"and no pmean before it. optax.MultiSteps around compress ends here too: accumulate micro-batches "
+                f"inside the loss function instead."
             )

@@ -26,12 +26,14 @@ def shard_batch(batch: Any, mesh: Mesh, axis_name: AxisName = "data") -> Any:
     """Splits a batch over the workers: this process's rows in, arrays of all processes' rows out.
 
     Raises:
-      ValueError: if the rows do not divide evenly among this process's workers.
+      ValueError: if the rows do not divide evenly among this process's workers, or an array has none.
     """
     local_workers = len(mesh.local_devices)
 
     def place(x):
         x = np.asarray(x)
+        if x.ndim == 0:
+            raise ValueError(f"a batch is made of arrays whose first axis counts rows; got the scalar {x}.")
         if x.shape[0] % local_workers:
             raise ValueError(
                 f"a batch of {x.shape[0]} rows does not divide by {local_workers} workers of this process; every "

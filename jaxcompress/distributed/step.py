@@ -58,7 +58,8 @@ def make_train_step(
       `extra`, the metrics, and the loss (as ``metrics["loss"]``) are averaged over the workers.
 
     Raises:
-      ValueError: while tracing, if updates or optimizer state would differ between workers, with the place.
+      ValueError: while tracing, if updates, optimizer state, or what is not floating in `extra` and the metrics would
+        differ between workers, with the place.
     """
 
     def local_step(params, opt_state, extra, batch):
@@ -99,6 +100,13 @@ def _check_replicated(tree: Any, what: str, axis_name: AxisName) -> None:
 
 def _average(tree: Any, axis_name: AxisName) -> Any:
     """The mean over workers of the floating arrays; the others have to be the same already."""
+    tree = jax.tree.map(jnp.asarray, tree)
     floating = jax.tree.map(lambda x: jnp.issubdtype(x.dtype, jnp.floating), tree)
-    _check_replicated(only(tree, jax.tree.map(lambda one: not one, floating)), "extra", axis_name)
+    for path, x in jax.tree_util.tree_leaves_with_path(only(tree, jax.tree.map(lambda one: not one, floating))):
+        if may_differ(x, axis_name):
+            what, name = ("extra", "metrics")[path[0].idx], path_text(path[1:])
+            raise ValueError(
+                f"{what} at {name!r} is {x.dtype} and differs between workers; only floating arrays are averaged over "
+                f"them. Make it floating, as in correct.mean(), or the same on all workers."
+            )
     return join(tree, fused_mean(only(tree, floating), axis_name), tree)
