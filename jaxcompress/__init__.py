@@ -15,7 +15,7 @@ from jaxcompress.distributed.mesh import data_mesh, initialize_processes, virtua
 from jaxcompress.distributed.placement import init_state, replicate, reshard_workers, shard_batch, state_specs
 from jaxcompress.distributed.step import local_value_and_grad, make_train_step
 from jaxcompress.expression import ExpressionError, parse, unparse
-from jaxcompress.feedback.error_feedback import error_feedback
+from jaxcompress.feedback.error_feedback import error_feedback, error_memory
 from jaxcompress.routing.labels import by_path, by_shape
 from jaxcompress.routing.partition import partition
 from jaxcompress.routing.switch import switch
@@ -44,6 +44,7 @@ __all__ = [
     "qsgd",
     "cast",
     "error_feedback",
+    "error_memory",
     "partition",
     "by_path",
     "by_shape",

@@ -30,7 +30,8 @@ def power_sgd(rank: int, iterations: int = 1, inner: Compressor = dense(), batch
 
     `sent` is the worker's own projection, so a memory of ``M_w - sent`` stays bounded; the difference to the average,
     which other implementations store, random-walks with the workers' disagreement. The average is the same in both.
-    Q is scaled to unit columns before reuse; columns that died (an all-zero gradient) start afresh from a shared key.
+    Q starts as a random basis, and is scaled to unit columns before reuse; columns that died (an all-zero gradient)
+    start afresh from a shared key.
 
     A kernel of more than two axes is the matrix of its last axis against all others: ``(H W I) x O`` for the
     convolutions of Flax. The first `batch_axes` axes are kept apart: scanned layers or experts are a batch of matrices.
@@ -77,7 +78,7 @@ def power_sgd(rank: int, iterations: int = 1, inner: Compressor = dense(), batch
     def init(key, params):
         p, q = jax.tree.map(left, params), jax.tree.map(right, params)
         key, p_key, q_key = jax.random.split(key, 3)
-        return PowerSGDState(_random_like(key, q), (inner.init(p_key, p), inner.init(q_key, q)))
+        return PowerSGDState(_random_bases(key, q), (inner.init(p_key, p), inner.init(q_key, q)))
 
     def reduce(key, updates, state, axis_name):
         matrices = jax.tree.map(lambda x: x.astype(jnp.float32).reshape(_matrix_shape(x, batch_axes)), updates)
@@ -118,10 +119,11 @@ def _product(p: Any, q: Any, updates: Any) -> Any:
     )
 
 
-def _random_like(key: jax.Array, shapes: Any) -> Any:
+def _random_bases(key: jax.Array, shapes: Any) -> Any:
+    """Orthonormal columns: a random start that is nearly singular would cost precision even at full rank."""
     leaves, treedef = jax.tree.flatten(shapes)
     keys = jax.random.split(key, max(1, len(leaves)))
-    return treedef.unflatten([jax.random.normal(keys[i], x.shape, x.dtype) for i, x in enumerate(leaves)])
+    return treedef.unflatten([orthonormal(jax.random.normal(keys[i], x.shape)) for i, x in enumerate(leaves)])
 
 
 def _alive(key: jax.Array, q: Any) -> Any:

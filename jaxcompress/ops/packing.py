@@ -1,7 +1,10 @@
 """Small integers packed bit by bit into words of 32, and back."""
 
+import math
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, UInt32
 
 WORD = 32
@@ -25,18 +28,10 @@ def pack(integers: UInt32[Array, " length"], width: int) -> UInt32[Array, " word
     Raises:
       ValueError: if `width` is not between 1 and 32.
     """
-    _check(width)
-    length = integers.shape[0]
+    shifts = _shifts(width)
     mask = jnp.uint32(2**width - 1)
-    # 32 integers fill exactly `width` words, whatever the width: one row is a whole number of words.
-    rows = jnp.pad(integers & mask, (0, -length % WORD)).reshape(-1, WORD)
-    words = [jnp.zeros(rows.shape[0], jnp.uint32)] * width
-    for place in range(WORD):
-        word, shift = divmod(place * width, WORD)
-        words[word] |= rows[:, place] << shift
-        if shift + width > WORD:
-            words[word + 1] |= rows[:, place] >> (WORD - shift)
-    return jnp.stack(words, axis=1).ravel()[: words_for(length, width)]
+    rows = _rows(integers & mask, shifts.shape[0])
+    return _regroup(rows, shifts).ravel()[: words_for(integers.shape[0], width)]
 
 
 def unpack(words: UInt32[Array, " words"], width: int, length: int) -> UInt32[Array, " length"]:
@@ -45,24 +40,33 @@ def unpack(words: UInt32[Array, " words"], width: int, length: int) -> UInt32[Ar
     Raises:
       ValueError: if `width` is not between 1 and 32.
     """
-    _check(width)
+    shifts = -_shifts(width).T
     mask = jnp.uint32(2**width - 1)
-    rows = jnp.pad(words, (0, -words.shape[0] % width)).reshape(-1, width)
-    integers = []
-    for place in range(WORD):
-        word, shift = divmod(place * width, WORD)
-        integer = rows[:, word] >> shift
-        if shift + width > WORD:
-            integer |= rows[:, word + 1] << (WORD - shift)
-        integers.append(integer & mask)
-    return jnp.stack(integers, axis=1).ravel()[:length]
-
-
-def _check(width: int) -> None:
-    if not 1 <= width <= WORD:
-        raise ValueError(f"width is the bits of one integer, from 1 to {WORD}; got {width}.")
+    return (_regroup(_rows(words, shifts.shape[0]), shifts) & mask).ravel()[:length]
 
 
 def as_unsigned(integers: jax.Array) -> UInt32[Array, "..."]:
     """Integers that are known not to be negative, in the dtype that `pack` takes."""
     return integers.astype(jnp.uint32)
+
+
+def _shifts(width: int) -> np.ndarray:
+    """How far left integer p moves within word w, for the shortest period of whole words: (integers, words)."""
+    if not 1 <= width <= WORD:
+        raise ValueError(f"width is the bits of one integer, from 1 to {WORD}; got {width}.")
+    period = math.lcm(width, WORD)
+    return np.subtract.outer(np.arange(0, period, width), np.arange(0, period, WORD))
+
+
+def _rows(x: jax.Array, length: int) -> jax.Array:
+    """`x` as rows of `length`, the last one filled with zeros."""
+    return jnp.pad(x, (0, -x.shape[0] % length)).reshape(-1, length)
+
+
+def _regroup(rows: UInt32[Array, "rows before"], shifts: np.ndarray) -> UInt32[Array, "rows after"]:
+    """Moves the bits of each row: column a goes left by ``shifts[a, b]`` into column b, and out of it beyond 32."""
+    inside, left, right = abs(shifts) < WORD, np.clip(shifts, 0, WORD - 1), np.clip(-shifts, 0, WORD - 1)
+    column = rows[:, :, None]
+    moved = jnp.where(shifts >= 0, column << left.astype(np.uint32), column >> right.astype(np.uint32))
+    # The parts of a word do not overlap, so their sum is their union.
+    return jnp.sum(jnp.where(inside, moved, jnp.uint32(0)), axis=1, dtype=jnp.uint32)

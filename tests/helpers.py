@@ -1,0 +1,217 @@
+"""What the tests share: every compressor with its claims, a tree of awkward arrays, workers to run on, tolerances."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import jaxcompress
+from jaxcompress import Compressor, PerWorker
+
+WORKERS = 4
+
+# Sums of a few thousand float32 terms in another order: eps * sqrt(terms), with a factor 10 of room.
+FLOAT32 = {"rtol": 1e-5, "atol": 1e-5}
+# bfloat16 keeps 8 bits: one rounding is 2^-9 of the value, and the mean of four rounded values a little more.
+BFLOAT16 = {"rtol": 2e-2, "atol": 2e-2}
+
+
+class Claims(NamedTuple):
+    """What the docstring of a compressor promises, for the laws to check."""
+
+    contraction: Callable[[Any], float] | None = None  # x -> delta with |x - sent|^2 <= (1 - delta) |x|^2
+    variance: Callable[[Any], float] | None = None  # x -> omega with E|x - sent|^2 <= omega |x|^2
+    unbiased: bool = False  # E[sent] == x
+    limit: str | None = None  # the expression at which it compresses nothing
+    random: bool = False  # another key gives another message
+
+
+def top_k_delta(density: float, block: int | None = None) -> Callable[[Any], float]:
+    """k/n of the docstring, for rows of at most `block`."""
+
+    def delta(x):
+        length = min(block or x.size, x.size)
+        return max(1, round(density * length)) / length
+
+    return delta
+
+
+def qsgd_omega(bits: int, group: int = 512) -> Callable[[Any], float]:
+    """group / (4 s^2) of the docstring."""
+    return lambda x: min(group, x.size) / (4 * (2 ** (bits - 1) - 1) ** 2)
+
+
+def nothing(x) -> float:
+    """A contraction by nothing: sent never makes the rest larger than x."""
+    del x
+    return 0.0
+
+
+# One line a compressor; each runs through every law of test_laws.py.
+ALL_COMPRESSORS: dict[str, Claims] = {
+    "dense()": Claims(contraction=lambda x: 1.0, unbiased=True, limit="dense()"),
+    "top_k(0.1)": Claims(contraction=top_k_delta(0.1), limit="top_k(1.0)"),
+    "block_top_k(0.05, block=64)": Claims(contraction=top_k_delta(0.05, 64), limit="block_top_k(1.0, block=64)"),
+    "power_sgd(2)": Claims(contraction=nothing, limit="power_sgd(64)"),
+    "power_sgd(1, iterations=2, batch_axes=1)": Claims(contraction=nothing, limit="power_sgd(64, batch_axes=1)"),
+    "qsgd(4)": Claims(variance=qsgd_omega(4), unbiased=True, limit="qsgd(16)", random=True),
+    "qsgd(8, group=64)": Claims(variance=qsgd_omega(8, 64), unbiased=True, limit="qsgd(16, group=64)", random=True),
+    "cast('bfloat16')": Claims(contraction=lambda x: 1 - 2.0**-16, limit="cast('float32')"),
+    "cast('float16')": Claims(contraction=lambda x: 1 - 2.0**-20, limit="cast('float32')"),
+    "top_k(0.1, inner=qsgd(8))": Claims(limit="top_k(1.0, inner=qsgd(16))", random=True),
+    "top_k(0.1, inner=cast('bfloat16'))": Claims(
+        contraction=lambda x: top_k_delta(0.1)(x) * (1 - 2.0**-16), limit="top_k(1.0, inner=cast('float32'))"
+    ),
+    "block_top_k(0.1, block=64, inner=qsgd(6))": Claims(
+        limit="block_top_k(1.0, block=64, inner=qsgd(16))", random=True
+    ),
+    "power_sgd(2, inner=cast('bfloat16'))": Claims(limit="power_sgd(64, inner=cast('float32'))"),
+    "partition({'matrix': power_sgd(2), 'rest': top_k(0.1)}, by_shape())": Claims(
+        contraction=nothing, limit="partition({'matrix': power_sgd(64), 'rest': dense()}, by_shape())"
+    ),
+    "switch(warmup(1), dense(), top_k(0.1))": Claims(contraction=nothing, limit="switch(warmup(1), dense())"),
+    "monitor(top_k(0.1))": Claims(contraction=top_k_delta(0.1), limit="monitor(dense())"),
+    "error_feedback(top_k(0.1))": Claims(limit="error_feedback(dense())"),
+    "monitor(error_feedback(power_sgd(2)))": Claims(limit="monitor(error_feedback(power_sgd(64)))"),
+}
+
+
+def awkward_tree() -> dict[str, Any]:
+    """Parameters of every kind: scalar, one entry, vector, matrix, conv kernel, bfloat16, empty, masked, no array."""
+    return {
+        "scalar": jnp.zeros(()),
+        "single": jnp.zeros((1,)),
+        "vector": jnp.zeros((37,)),
+        "matrix": jnp.zeros((40, 30)),
+        "kernel": jnp.zeros((3, 3, 4, 10)),
+        "half": jnp.zeros((24, 16), jnp.bfloat16),
+        "empty": jnp.zeros((0, 3)),
+        "masked": optax.MaskedNode(),
+        "nested": {"none": None, "nothing": {}},
+    }
+
+
+def random_updates(seed: int, like: Any, workers: int = WORKERS) -> Any:
+    """Different updates for every worker: standard normal entries of shape (workers, …) like `like`."""
+    leaves, treedef = jax.tree.flatten(like)
+    rng = np.random.default_rng(seed)
+    return treedef.unflatten([jnp.asarray(rng.standard_normal((workers, *x.shape)), x.dtype) for x in leaves])
+
+
+class Outcome(NamedTuple):
+    """One reduction seen from outside; every array has a first axis of workers, replicated ones too."""
+
+    mean: Any
+    sent: Any
+    bits: jax.Array  # (workers,)
+    state: Any  # as a step keeps it: PerWorker parts (workers, …), all else replicated
+
+
+def first_state(compressor: Compressor, params: Any, workers: int = WORKERS, seed: int = 0) -> Any:
+    """The compressor's state as it stands outside a step."""
+    state = jax.jit(compressor.init)(jax.random.key(seed), params)
+    return _per_worker(lambda x: jnp.broadcast_to(x, (workers, *x.shape)), state)
+
+
+def run(compressor: Compressor, updates: Any, state: Any, seed: int = 1, how: str = "shard_map") -> Outcome:
+    """One reduction over as many workers as the first axis of `updates` is long, by `shard_map` or by `vmap`."""
+    workers = jax.tree.leaves(updates)[0].shape[0]
+    if how == "shard_map":
+        updates, state = _placed(updates, state, workers)
+    return runner(compressor, workers, how)(jax.random.key(seed), updates, state)
+
+
+def _placed(updates: Any, state: Any, workers: int) -> tuple[Any, Any]:
+    """On the mesh already, as a step finds them: arrays from elsewhere would be a second program to compile."""
+    mesh = jaxcompress.data_mesh(workers)
+    specs = (jax.tree.map(lambda _: P("data"), updates), jaxcompress.state_specs(state))
+    shardings = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs, is_leaf=lambda node: isinstance(node, P))
+    return jax.device_put((updates, state), shardings)
+
+
+@functools.cache
+def runner(compressor: Compressor, workers: int, how: str) -> Callable[[jax.Array, Any, Any], Outcome]:
+    """The jitted reduction behind `run`; compiled once for each compressor and number of workers."""
+    return jax.jit({"shard_map": _by_shard_map, "vmap": _by_vmap}[how](compressor, workers))
+
+
+def _by_shard_map(compressor: Compressor, workers: int) -> Callable:
+    mesh = jaxcompress.data_mesh(workers)
+
+    def one_worker(key, updates, state):
+        updates, state = jax.tree.map(lambda x: x[0], updates), _per_worker(lambda x: x[0], state)
+        reduced, state = compressor.reduce(key, updates, state, "data")
+        seen = jax.tree.map(lambda x: x[None], (reduced.mean, reduced.sent, jnp.asarray(reduced.bits, jnp.float32)))
+        return (*seen, _per_worker(lambda x: x[None], state))
+
+    def reduce(key, updates, state):
+        specs = jaxcompress.state_specs(state)
+        rows = (P("data"), P("data"), P("data"))
+        step = jax.shard_map(
+            one_worker, mesh=mesh, in_specs=(P(), P("data"), specs), out_specs=(*rows, specs), check_vma=True
+        )
+        return Outcome(*step(key, updates, state))
+
+    return reduce
+
+
+def _by_vmap(compressor: Compressor, workers: int) -> Callable:
+    def reduce(key, updates, state):
+        axes = jax.tree.map(lambda node: 0 if _is_per_worker(node) else None, state, is_leaf=_is_per_worker)
+
+        def one_worker(updates, state):
+            reduced, state = compressor.reduce(key, updates, state, "data")
+            return reduced.mean, reduced.sent, jnp.asarray(reduced.bits, jnp.float32), state
+
+        mean, sent, bits, state = jax.vmap(
+            one_worker, in_axes=(0, axes), out_axes=(0, 0, 0, axes), axis_name="data", axis_size=workers
+        )(updates, state)
+        return Outcome(mean, sent, bits, state)
+
+    return reduce
+
+
+def _per_worker(function: Callable, state: Any) -> Any:
+    return jax.tree.map(
+        lambda node: jax.tree.map(function, node) if _is_per_worker(node) else node, state, is_leaf=_is_per_worker
+    )
+
+
+def _is_per_worker(node: Any) -> bool:
+    return isinstance(node, PerWorker)
+
+
+def assert_close(actual: Any, expected: Any, scale: float = 1.0) -> None:
+    """Equal up to the rounding of the coarser of the two dtypes, leaf by leaf; `scale` is the size of the numbers."""
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for (path, a), e in zip(jax.tree_util.tree_leaves_with_path(actual), jax.tree.leaves(expected), strict=True):
+        tolerance = BFLOAT16 if jnp.bfloat16 in (a.dtype, e.dtype) else FLOAT32
+        a, e = np.asarray(a, np.float64), np.asarray(e, np.float64)
+        rtol, atol = tolerance["rtol"], tolerance["atol"] * scale
+        np.testing.assert_allclose(a, e, rtol=rtol, atol=atol, err_msg=jax.tree_util.keystr(path))
+
+
+def assert_same_bits(actual: Any, expected: Any) -> None:
+    """Equal to the last bit, leaf by leaf, NaN included."""
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for a, e in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        a, e = (jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x for x in (a, e))
+        assert a.dtype == e.dtype and a.shape == e.shape
+        assert np.asarray(a).tobytes() == np.asarray(e).tobytes()
+
+
+def mean_over_workers(tree: Any) -> Any:
+    """The NumPy oracle of `pmean`, in float64."""
+    return jax.tree.map(lambda x: np.asarray(x, np.float64).mean(axis=0), tree)
+
+
+def energy(x: Any) -> float:
+    """|x|^2 in float64."""
+    return math.fsum(np.square(np.asarray(x, np.float64)).ravel())
