@@ -28,7 +28,7 @@ class Screen:
     def line(self, text: str) -> None:
         """One line, above the bar where there is one."""
         if self._bar is not None:
-            self._bar.console.print(text, highlight=False, markup=False)
+            self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
         elif self._shown:
             print(text, file=sys.stderr, flush=True)
 
@@ -40,4 +40,5 @@ class Screen:
 
 def metrics_line(step: int, total: int, values: dict[str, float]) -> str:
     """Metrics as text: ``step 50/100  loss 0.123  …``."""
-    return f"step {step}/{total}  " + "  ".join(f"{name} {value:.4g}" for name, value in values.items())
+    shown = [f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:.4g}" for name, value in values.items()]
+    return "  ".join([f"step {step}/{total}", *shown])

@@ -13,7 +13,6 @@ from train.console import Screen, metrics_line
 from train.data.batches import test_batches, train_batches
 from train.data.catalogue import load_dataset
 from train.data.dataset import Dataset
-from train.errors import user_input
 from train.metrics import MetricsLog, Summary
 from train.models.catalogue import build_model
 from train.optimizer import make_schedule
@@ -30,7 +29,7 @@ def run(config: Config) -> Summary:
     setup = prepare(config)
     if setup.progress.summary is not None:
         return setup.progress.summary
-    with together(), user_input():
+    with together():
         dataset = load_dataset(config.dataset, config.data_dir)
         plan = make_plan(config, dataset)
     loop = Loop(setup, dataset, plan)
@@ -96,13 +95,14 @@ class Loop:
 
     def _log(self, step: int) -> None:
         """Writes the training metrics, means over the steps since the last line."""
-        loss, accuracy = self.history.mean(self.plan.log_every)
+        # From the step alone, so that a run that was resumed in between logs the same means.
+        loss, accuracy = self.history.mean((step - 1) % self.plan.log_every + 1)
         now = time.monotonic()
         values = {
             "epoch": step / self.plan.per_epoch,
             "train_loss": loss,
             "train_accuracy": accuracy,
-            "learning_rate": float(self.schedule(jnp.int32(step - 1))),
+            "learning_rate": jnp.asarray(self.schedule(step - 1)).item(),
             "bytes_sent": step * self.program.bytes_per_step,  # by one worker since the start
             **monitored(self.state.opt_state),
             "steps_per_second": (step - self.logged_step) / (now - self.logged_at),
@@ -168,8 +168,7 @@ def _means(values: dict[str, jax.Array]) -> dict[str, jax.Array]:
 
 def monitored(opt_state: optax.OptState) -> dict[str, float]:
     """What the compressor's monitor saw in the last step, mean over the workers."""
-    means = jax.device_get(_means(jaxcompress.monitor_metrics(opt_state)))
-    return {name: float(value) for name, value in means.items()}
+    return jax.tree.map(float, jax.device_get(_means(jaxcompress.monitor_metrics(opt_state))))
 
 
 def introduction(setup: Setup, program: Program, state: TrainState) -> str:

@@ -21,7 +21,7 @@ class Summary(TypedDict):
     steps: int  # optimizer steps of the whole run
     workers: int  # over how many workers gradients were averaged
     compressor: str  # the compressor's expression, in its canonical form
-    bytes_per_step: float  # sent by one worker in one step, counted in the compiled program (rings for all-reduce)
+    bytes_per_step: float  # sent by one worker in one step, as the compiled program does it; of a switch, the most
     dense_bytes_per_step: float  # the same with the compressor `dense()`
     seconds: float  # in the training loop, evaluation and checkpoints included, compilation not; over all its parts
 

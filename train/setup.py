@@ -49,7 +49,7 @@ def prepare(config: Config) -> Setup:
     with user_input("compressor"):
         compressor = jaxcompress.parse(config.compressor)
     join_processes(config)
-    check_agreement(config)
+    check_agreement(config, compressor)
     mesh = make_mesh(config)
     check_batch_size(config.batch_size, mesh.size)
     settings = resumable_settings(config, jaxcompress.unparse(compressor), mesh.size)
@@ -69,10 +69,11 @@ def check_names(config: Config) -> None:
         raise unknown("data set", config.dataset, DATASETS)
 
 
-def check_agreement(config: Config) -> None:
+def check_agreement(config: Config, compressor: jaxcompress.Compressor) -> None:
     """Raises an `InputError` on every process if one of them was given other settings."""
     values = dataclasses.asdict(config)
     texts = {field: repr(value) for field, value in values.items() if field not in _OWN_OF_EACH_PROCESS}
+    texts["compressor"] = jaxcompress.unparse(compressor)
     # The folder may be called differently on each machine; `open_workdir` checks that it is one.
     texts["workdir"] = "none" if config.workdir is None else "given"
     check_even_devices()

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import flax.linen as nn
 import jax
@@ -53,7 +53,7 @@ class Evaluation:
 
 def batch_sums(model: nn.Module, params: Any, batch_stats: Any, batch: Batch) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Sums over one global batch of loss, right answers and weight; filled-up rows weigh 0."""
-    logits = model.apply({"params": params, "batch_stats": batch_stats}, batch["image"], train=False)
+    logits = cast(jax.Array, model.apply({"params": params, "batch_stats": batch_stats}, batch["image"], train=False))
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"])
     weight = batch["weight"]
     correct = logits.argmax(-1) == batch["label"]
