@@ -1,0 +1,105 @@
+"""A codec of one's own becomes a compressor: the law, the number of collectives, the keys."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import WORKERS, assert_close, assert_same_bits, first_state, mean_over_workers, random_updates, run
+from jax.sharding import PartitionSpec as P
+
+import jaxcompress
+from jaxcompress import Codec, gathered
+from jaxcompress.collectives.gathered import codec_bits
+
+
+def signs_encode(key, x):
+    """The sign of every entry in a byte, and their mean magnitude: a message of two widths."""
+    del key
+    return jnp.sign(x).astype(jnp.int8), jnp.sum(jnp.abs(x), dtype=jnp.float32) / max(1, x.size)
+
+
+def signs_decode(message, like):
+    signs, size = message
+    return (signs * size).astype(like.dtype)
+
+
+SIGNS = Codec(signs_encode, signs_decode)
+NOISE = Codec(lambda key, x: x + jax.random.normal(key, x.shape), lambda message, like: message)
+
+COMPRESSOR = gathered(SIGNS)  # made once, since a compressor is compiled once
+PARAMS = {"a": jnp.zeros((5, 3)), "b": [jnp.zeros(()), jnp.zeros((0, 2))], "c": jnp.zeros(11, jnp.bfloat16)}
+
+
+def numpy_signs(x):
+    x = np.asarray(x, np.float64)
+    return np.stack([np.sign(one) * np.abs(one).sum() / max(1, one.size) for one in x])
+
+
+def test_every_array_is_decoded_from_its_own_message():
+    updates = random_updates(0, PARAMS)
+    outcome = run(COMPRESSOR, updates, ())
+    sent = jax.tree.map(numpy_signs, updates)
+    assert_close(outcome.sent, sent)
+    assert_close(jax.tree.map(lambda x: x[0], outcome.mean), mean_over_workers(sent))
+
+
+def test_the_mean_is_the_average_of_what_was_sent_and_the_same_everywhere():
+    outcome = run(COMPRESSOR, random_updates(1, PARAMS), ())
+    assert_close(jax.tree.map(lambda x: x[0], outcome.mean), mean_over_workers(outcome.sent))
+    for worker in range(1, WORKERS):
+        first, other = (jax.tree.map(lambda x, w=w: x[w], outcome.mean) for w in (0, worker))
+        assert_same_bits(first, other)
+
+
+@pytest.mark.parametrize("arrays", [1, 2, 7])
+def test_there_is_one_gather_for_each_width_whatever_the_number_of_arrays(arrays):
+    def one_worker(updates):
+        own = [x[0] for x in updates]
+        return COMPRESSOR.reduce(jax.random.key(0), own, (), "data")[0].mean
+
+    mesh = jaxcompress.data_mesh(WORKERS)
+    step = jax.jit(jax.shard_map(one_worker, mesh=mesh, in_specs=P("data"), out_specs=P()))
+    updates = [jnp.zeros((WORKERS, 3 + i)) for i in range(arrays)]
+    size = sum(3 + i for i in range(arrays))
+    for counted in jaxcompress.traffic(step, updates):
+        found = sorted((each.operation, each.dtypes, each.payload_bytes) for each in counted.collectives)
+        assert found == [("all-gather", ("uint32",), 4 * arrays), ("all-gather", ("uint8",), size)]
+
+
+def test_bits_are_those_of_the_message():
+    outcome = run(COMPRESSOR, random_updates(2, PARAMS), ())
+    assert outcome.bits.tolist() == [(15 + 1 + 0 + 11) * 8 + 4 * 32] * WORKERS
+    assert jax.tree.leaves(COMPRESSOR.message_bits(PARAMS)) == [15 * 8 + 32, 8 + 32, 32, 11 * 8 + 32]
+    assert codec_bits(SIGNS, jax.ShapeDtypeStruct((4, 4), jnp.float32)) == 16 * 8 + 32
+
+
+def test_every_worker_and_every_array_encodes_with_a_key_of_its_own():
+    zeros = jax.tree.map(lambda x: jnp.zeros((WORKERS, *x.shape)), {"a": jnp.zeros(9), "b": jnp.zeros(9)})
+    outcome = run(gathered(NOISE), zeros, ())
+    noise = np.concatenate([outcome.sent["a"], outcome.sent["b"]])
+    assert len(np.unique(noise)) == noise.size
+    assert_close(outcome.mean["a"][0], mean_over_workers(outcome.sent["a"]))
+
+
+def test_the_mean_of_bfloat16_is_added_in_float32():
+    # In bfloat16 256 + 1 is 256: a sum in that dtype would lose the small ones.
+    identity = Codec(lambda key, x: x, lambda message, like: message)
+    x = jnp.array([[256.0], [1.0], [1.0], [2.0]], jnp.bfloat16)
+    assert run(gathered(identity), x, ()).mean[0].tolist() == [65.0]
+
+
+def test_a_codec_may_add_in_its_own_way():
+    compressor = gathered(SIGNS, add=lambda total, message: total + 2 * signs_decode(message, total))
+    plain, twice = (run(one, random_updates(3, PARAMS["a"]), ()) for one in (COMPRESSOR, compressor))
+    assert_close(twice.mean, 2 * plain.mean)
+    assert_same_bits(twice.sent, plain.sent)
+
+
+def test_one_worker_gets_back_its_own_message():
+    outcome = run(COMPRESSOR, random_updates(4, PARAMS, workers=1), ())
+    assert_same_bits(outcome.mean, outcome.sent)
+
+
+def test_it_keeps_no_state_and_shows_its_codec():
+    assert first_state(COMPRESSOR, PARAMS) == ()
+    assert COMPRESSOR.codec is SIGNS
