@@ -21,7 +21,7 @@ train: $(VENV)/train.stamp
 	$(BIN)/python -m train $(CONFIG) $(ARGS)
 
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 lint: $(VENV)/lint.stamp
 	$(BIN)/ruff check .

@@ -220,7 +220,8 @@ def test_same_key_same_result(text):
     assert_same_bits(again, once)
     other = run(compressor, updates[0], state, seed=8)
     differs = any(
-        np.any(np.asarray(a) != np.asarray(b)) for a, b in zip(*map(jax.tree.leaves, (once.sent, other.sent)))
+        np.any(np.asarray(a) != np.asarray(b))
+        for a, b in zip(*map(jax.tree.leaves, (once.sent, other.sent)), strict=True)
     )
     assert differs == ALL_COMPRESSORS[text].random
 
