@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import tyro
 from jax.sharding import PartitionSpec as P
 

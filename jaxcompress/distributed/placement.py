@@ -1,5 +1,6 @@
 """Where arrays live: replicated parameters, split batches, and state of one worker as a row of all workers' state."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ def shard_batch(batch: Any, mesh: Mesh, axis_name: AxisName = "data") -> Any:
     Raises:
       ValueError: if the rows do not divide evenly among this process's workers, or an array has none.
     """
-    local_workers = len(mesh.local_devices)
+    local_workers = _workers(mesh.local_mesh, axis_name)
 
     def place(x):
         x = np.asarray(x)
@@ -46,7 +47,7 @@ def shard_batch(batch: Any, mesh: Mesh, axis_name: AxisName = "data") -> Any:
 
 def init_state(optimizer: optax.GradientTransformation, params: Any, mesh: Mesh, axis_name: AxisName = "data") -> Any:
     """The optimizer's first state, placed: `PerWorker` parts (workers, …) split over the axis, all else replicated."""
-    workers = mesh.size
+    workers = _workers(mesh, axis_name)
     specs = state_specs(jax.eval_shape(optimizer.init, params), axis_name)
     shardings = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs, is_leaf=lambda node: isinstance(node, P))
 
@@ -99,6 +100,17 @@ def reshard_workers(state: Any, workers: int) -> Any:
         return jnp.tensordot(shares, x, axes=1, precision=jax.lax.Precision.HIGHEST)
 
     return _map_per_worker(reshard, state)
+
+
+def _workers(mesh: Mesh, axis_name: AxisName) -> int:
+    """How many workers `mesh` has along `axis_name`; it may have other axes."""
+    names = (axis_name,) if isinstance(axis_name, str) else axis_name
+    unknown = [name for name in names if name not in mesh.shape]
+    if unknown:
+        raise ValueError(
+            f"the mesh has the axes {tuple(mesh.shape)}, and no {unknown[0]!r}; give axis_name one of them."
+        )
+    return math.prod(mesh.shape[name] for name in names)
 
 
 def _overlap(old: int, new: int) -> np.ndarray:
