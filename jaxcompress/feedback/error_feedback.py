@@ -70,10 +70,18 @@ def error_feedback(inner: Compressor) -> Compressor:
 
 def error_memory(state: Any, like: Any) -> Any:
     """What the error memories in `state` hold together, as a tree shaped as `like`; zeros where there is none."""
-    nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, ErrorFeedbackState))
     zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, _memory_dtype(x)), like)
-    held = [join(like, node.error.value, zeros) for node in nodes if isinstance(node, ErrorFeedbackState)]
-    return jax.tree.map(lambda *errors: sum(errors), zeros, *held)
+    held = [join(like, error, zeros) for error in _memories(state)]
+    # The memory of a factor or an image, inside a linear scheme, is of another shape and another kind.
+    fitting = [errors for errors in held if jax.tree.map(jnp.shape, errors) == jax.tree.map(jnp.shape, zeros)]
+    return jax.tree.map(lambda *errors: sum(errors), zeros, *fitting)
+
+
+def _memories(state: Any) -> list[Any]:
+    """The trees of all error memories in `state`, those inside other memories too."""
+    nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, ErrorFeedbackState))
+    found = [node for node in nodes if isinstance(node, ErrorFeedbackState)]
+    return [node.error.value for node in found] + [error for node in found for error in _memories(node.inner)]
 
 
 def _memory_dtype(x: Any) -> Any:
