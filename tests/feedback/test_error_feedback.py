@@ -1,0 +1,187 @@
+"""What was not sent is remembered, and sent later."""
+
+import pickle
+
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import pytest
+from helpers import FLOAT32, WORKERS, assert_close, assert_same_bits, awkward_tree, first_state, random_updates, run
+
+from jaxcompress import Compressor, PerWorker, Reduced, dense, parse, power_sgd, top_k
+from jaxcompress.feedback.error_feedback import error_feedback, error_memory
+
+VECTOR = {"x": jnp.zeros((20,))}
+
+
+def largest_in_numpy(x: np.ndarray, kept: int) -> np.ndarray:
+    """`x` with all but its `kept` largest magnitudes set to zero, row by row."""
+    places = np.argsort(-np.abs(x), axis=-1, kind="stable")[..., :kept]
+    sent = np.zeros_like(x)
+    np.put_along_axis(sent, places, np.take_along_axis(x, places, -1), -1)
+    return sent
+
+
+def test_error_memory_starts_at_zero():
+    params = {"matrix": jnp.ones((3, 4)), "half": jnp.ones((2,), jnp.bfloat16)}
+    error = error_feedback(top_k(0.5)).init(jax.random.key(0), params).error
+    assert isinstance(error, PerWorker)
+    assert_same_bits(error.value, {"matrix": jnp.zeros((3, 4)), "half": jnp.zeros((2,))})
+
+
+def test_error_memory_adds_to_the_next_update():
+    compressor = error_feedback(top_k(0.25))
+    first, second = random_updates(0, VECTOR), random_updates(1, VECTOR)
+    outcome = run(compressor, first, first_state(compressor, VECTOR))
+    memory = np.asarray(outcome.state.error.value["x"])
+    outcome = run(compressor, second, outcome.state)
+    # What reaches top_k is the sum, so it is the sum's largest entries that are sent.
+    np.testing.assert_array_equal(outcome.sent["x"], largest_in_numpy(memory + np.asarray(second["x"]), 5))
+
+
+def test_error_memory_stores_the_residual():
+    compressor = error_feedback(top_k(0.25))
+    updates = random_updates(0, VECTOR)
+    state = first_state(compressor, VECTOR)
+    carried = np.asarray(updates["x"])
+    for _ in range(3):
+        outcome = run(compressor, updates, state)
+        np.testing.assert_array_equal(outcome.state.error.value["x"], carried - np.asarray(outcome.sent["x"]))
+        state, carried = outcome.state, np.asarray(outcome.state.error.value["x"]) + np.asarray(updates["x"])
+
+
+def test_a_memory_of_many_parameters_is_many_memories():
+    together = {f"layer{i}": jnp.zeros((i + 1, 5)) for i in range(6)}
+    compressor = error_feedback(top_k(0.2))
+    updates = random_updates(0, together)
+    state = first_state(compressor, together)
+    memories = {name: np.zeros_like(x) for name, x in updates.items()}
+    for _ in range(2):
+        state = run(compressor, updates, state).state
+        for name, x in updates.items():
+            rows = (memories[name] + np.asarray(x)).reshape(WORKERS, -1)
+            memories[name] = (rows - largest_in_numpy(rows, rows.shape[1] // 5)).reshape(x.shape)
+    for name, memory in memories.items():
+        np.testing.assert_array_equal(state.error.value[name], memory, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["error_feedback(top_k(0.1, inner=qsgd(4)))", "error_feedback(switch(warmup(2), power_sgd(2), dense()))"],
+)
+def test_state_survives_serialisation(expression):
+    compressor, params = parse(expression), {"matrix": jnp.zeros((8, 6)), "half": jnp.zeros((5,), jnp.bfloat16)}
+    updates = random_updates(0, params)
+    key_state = (jax.random.key(5), run(compressor, updates, first_state(compressor, params)).state)
+
+    # As bytes and back: random keys as the numbers they are made of, everything else as NumPy arrays.
+    is_key = jax.tree.map(lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key), key_state)
+    plain = jax.tree.map(lambda key, x: np.asarray(jax.random.key_data(x) if key else x), is_key, key_state)
+    loaded = pickle.loads(pickle.dumps(jax.tree.leaves(plain)))
+    restored = jax.tree.unflatten(jax.tree.structure(key_state), [jnp.asarray(x) for x in loaded])
+    restored = jax.tree.map(lambda key, x: jax.random.wrap_key_data(x) if key else x, is_key, restored)
+
+    assert_same_bits(restored, key_state)
+    (key, state), (same_key, same_state) = key_state, restored
+    assert_same_bits(
+        run(compressor, updates, same_state, seed=int(jax.random.bits(same_key) % 1000)),
+        run(compressor, updates, state, seed=int(jax.random.bits(key) % 1000)),
+    )
+
+
+@pytest.mark.parametrize("expression", ["top_k(0.1)", "power_sgd(1)"])
+def test_sum_of_what_was_sent_approaches_the_true_sum(expression):
+    compressor, params = error_feedback(parse(expression)), {"x": jnp.zeros((12, 10))}
+    updates = random_updates(0, params)
+    true_mean = np.asarray(updates["x"], np.float64).mean(axis=0)
+    state, total = first_state(compressor, params), np.zeros((12, 10))
+    distances = {}
+    for step in range(1, 101):
+        outcome = run(compressor, updates, state)
+        state, total = outcome.state, total + np.asarray(outcome.mean["x"][0], np.float64)
+        distances[step] = np.linalg.norm(total / step - true_mean) / np.linalg.norm(true_mean)
+    # The rest is in the memory, which is bounded, so its share falls as 1/steps: tenfold from 10 to 100 steps, and a
+    # factor 2 of room for a memory that is still filling at 10. It is lost without the memory: first step.
+    assert distances[100] < distances[10] / 5 < distances[1] / 5
+    memory = np.asarray(state.error.value["x"], np.float64).mean(axis=0)
+    # Rounding of 100 float32 sums: each is off by at most eps/2 of numbers as large as the memory.
+    np.testing.assert_allclose(total + memory, 100 * true_mean, rtol=FLOAT32["rtol"], atol=100 * FLOAT32["atol"])
+
+
+def test_bfloat16_updates_keep_a_float32_memory():
+    compressor, params = error_feedback(top_k(0.1)), {"x": jnp.zeros((10,), jnp.bfloat16)}
+    # 1 + 2^-10 needs more than the 8 bits of a bfloat16: 255 small updates beside a large memory would all be lost.
+    small = {"x": jnp.full((WORKERS, 10), 2.0**-10, jnp.bfloat16).at[:, 0].set(1.0)}
+    state = first_state(compressor, params)
+    assert state.error.value["x"].dtype == jnp.float32
+    for _ in range(5):
+        state = run(compressor, small, state).state
+    assert state.error.value["x"].dtype == jnp.float32
+    np.testing.assert_array_equal(state.error.value["x"][:, 1:], np.full((WORKERS, 9), 5 * 2.0**-10, np.float32))
+
+
+def test_bfloat16_memory_carries_what_bfloat16_cannot():
+    compressor, params = error_feedback(parse("cast('bfloat16')")), {"x": jnp.zeros((1,))}
+    updates = {"x": jnp.full((WORKERS, 1), 1 + 2.0**-10)}
+    state, total = first_state(compressor, params), 0.0
+    for _ in range(64):
+        outcome = run(compressor, updates, state)
+        state, total = outcome.state, total + float(outcome.mean["x"][0, 0])
+    # 64 * 2^-10 is 2^-4, which was sent but for what one bfloat16 near 1 cannot say: at most 2^-8.
+    assert abs(total - 64 * (1 + 2.0**-10)) <= 2.0**-8
+
+
+def test_nothing_is_remembered_where_everything_is_sent():
+    compressor, params = error_feedback(dense()), awkward_tree()
+    outcome = run(compressor, random_updates(0, params), first_state(compressor, params))
+    assert not any(np.any(x) for x in jax.tree.leaves(outcome.state.error.value))
+
+
+def test_the_memory_is_of_what_the_inner_compressor_says_it_sent():
+    def reduce(key, updates, state, axis_name):
+        reduced, state = dense().reduce(key, updates, state, axis_name)
+        return Reduced(reduced.mean, jax.tree.map(lambda x: x / 4, updates), 0), state
+
+    compressor = error_feedback(Compressor(dense().init, reduce, dense().message_bits))
+    updates = random_updates(0, VECTOR)
+    outcome = run(compressor, updates, first_state(compressor, VECTOR))
+    assert_close(outcome.state.error.value, jax.tree.map(lambda x: 0.75 * x, updates))
+
+
+def test_error_memory_is_the_sum_of_all_memories_and_zero_where_there_is_none():
+    like = {"a": jnp.ones((2,)), "b": jnp.ones((3,)), "c": jnp.ones((1,), jnp.bfloat16)}
+    parts = parse(
+        "partition({'one': error_feedback(top_k(0.5)), 'two': error_feedback(error_feedback(top_k(0.5))),"
+        " 'none': dense()}, by_path({'a': 'one', 'b': 'two'}, default='none'))"
+    )
+    state = jax.tree.map(jnp.ones_like, parts.init(jax.random.key(0), like))
+    memory = error_memory(state, like)
+    assert_same_bits(memory, {"a": jnp.ones(2), "b": 2 * jnp.ones(3), "c": jnp.zeros(1)})
+
+
+def test_a_memory_of_factors_is_none_of_the_updates():
+    like = {"x": jnp.zeros((6, 5))}
+    compressor = parse("power_sgd(2, inner=error_feedback(cast('bfloat16')))")
+    state = jax.tree.map(jnp.ones_like, compressor.init(jax.random.key(0), like))
+    assert_same_bits(error_memory(state, like), like)
+
+
+def test_error_memory_without_any_memory_is_zero():
+    state = power_sgd(1).init(jax.random.key(0), VECTOR)
+    assert_same_bits(error_memory(state, VECTOR), VECTOR)
+
+
+@pytest.fixture
+def as_users_run_it(monkeypatch):
+    """Without the tests' own checks of argument types, which would speak before the library does."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize("inner", [None, "top_k(0.01)", 0.01, top_k])
+def test_what_is_no_compressor_is_refused(inner):
+    with pytest.raises(
+        ValueError, match=r"error_feedback wraps a compressor, as in error_feedback\(top_k\(0.01\)\); got"
+    ):
+        error_feedback(inner)

@@ -1,0 +1,133 @@
+"""How much of the updates survives compression: the numbers, and that measuring changes nothing."""
+
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import optax
+import pytest
+from helpers import WORKERS, assert_same_bits, energy, first_state, random_updates, run, runner
+
+from jaxcompress import compress, dense, error_feedback, parse, partition, top_k, traffic
+from jaxcompress.routing.labels import by_shape
+from jaxcompress.stats.monitor import monitor, monitor_metrics
+
+TREE = {"matrix": jnp.zeros((20, 10)), "vector": jnp.zeros((30,))}
+# Sums of 230 squares in float32: 230 roundings of 2^-24 each at most.
+RTOL = 230 * 2.0**-24
+
+
+def energies(tree) -> np.ndarray:
+    """|tree|^2 of every worker, in float64."""
+    return np.array([sum(energy(x[w]) for x in jax.tree.leaves(tree)) for w in range(WORKERS)])
+
+
+def difference(a, b):
+    return jax.tree.map(lambda x, y: np.asarray(x, np.float64) - np.asarray(y, np.float64), a, b)
+
+
+def two_steps(compressor):
+    state = first_state(compressor, TREE)
+    for step in range(2):
+        outcome = run(compressor, random_updates(step, TREE), state)
+        state = outcome.state
+    return outcome
+
+
+@pytest.mark.parametrize("expression", ["top_k(0.1)", "qsgd(2)", "power_sgd(1)"])
+def test_numbers_equal_numpy(expression):
+    updates, outcome = random_updates(1, TREE), two_steps(monitor(parse(expression)))
+    found = monitor_metrics(outcome.state)
+    lost, sent, whole = energies(difference(updates, outcome.sent)), energies(outcome.sent), energies(updates)
+    np.testing.assert_allclose(found["compression_error"], lost / whole, rtol=RTOL)
+    np.testing.assert_allclose(found["kept_energy"], sent / whole, rtol=RTOL)
+    np.testing.assert_array_equal(found["error_norm"], np.zeros(WORKERS))
+    assert np.all(lost > 0)
+
+
+def test_with_a_memory_the_whole_is_the_update_and_what_was_remembered():
+    compressor = monitor(error_feedback(top_k(0.1)))
+    first = run(compressor, random_updates(0, TREE), first_state(compressor, TREE))
+    memory = first.state.inner.error.value
+    second = run(compressor, random_updates(1, TREE), first.state)
+    carried = jax.tree.map(lambda x, error: np.asarray(x + error), random_updates(1, TREE), memory)
+    found = monitor_metrics(second.state)
+    lost = energies(difference(carried, second.sent))
+    np.testing.assert_allclose(found["compression_error"], lost / energies(carried), rtol=RTOL)
+    np.testing.assert_allclose(found["kept_energy"], energies(second.sent) / energies(carried), rtol=RTOL)
+    # What is lost is what is remembered; and top_k loses exactly what it does not keep.
+    np.testing.assert_allclose(found["error_norm"], np.sqrt(lost), rtol=RTOL)
+    np.testing.assert_allclose(found["compression_error"] + found["kept_energy"], np.ones(WORKERS), rtol=2 * RTOL)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [error_feedback(top_k(0.1)), partition({"matrix": error_feedback(top_k(0.1)), "rest": dense()}, by_shape())],
+)
+def test_error_norm_is_the_norm_of_the_memory_in_the_state(inner):
+    state = two_steps(monitor(inner)).state
+    memories = jax.tree.leaves(state.inner)  # neither top_k nor dense has a state of its own
+    expected = np.sqrt(energies(memories))
+    np.testing.assert_allclose(monitor_metrics(state)["error_norm"], expected, rtol=RTOL)
+    assert np.all(expected > 0)
+
+
+def test_zero_updates_lose_nothing_and_keep_everything():
+    compressor = monitor(error_feedback(top_k(0.1)))
+    zeros = jax.tree.map(lambda x: jnp.zeros((WORKERS, *x.shape)), TREE)
+    found = monitor_metrics(run(compressor, zeros, first_state(compressor, TREE)).state)
+    expected = {"compression_error": 0.0, "kept_energy": 1.0, "error_norm": 0.0}
+    assert {name: set(np.asarray(x).tolist()) for name, x in found.items()} == {k: {v} for k, v in expected.items()}
+
+
+def test_dense_loses_nothing():
+    found = monitor_metrics(two_steps(monitor(dense())).state)
+    np.testing.assert_array_equal(found["compression_error"], np.zeros(WORKERS))
+    np.testing.assert_array_equal(found["kept_energy"], np.ones(WORKERS))
+
+
+EXPRESSIONS = ["error_feedback(top_k(0.1, inner=qsgd(4)))", "power_sgd(2)", "switch(warmup(1), dense(), top_k(0.1))"]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_measuring_changes_nothing(expression):
+    inner = parse(expression)
+    measured, plain = two_steps(monitor(inner)), two_steps(inner)
+    assert_same_bits(measured[:3], plain[:3])
+    assert_same_bits(measured.state.inner, plain.state)
+    assert monitor(inner).message_bits(TREE) == inner.message_bits(TREE)
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_measuring_sends_nothing(expression):
+    def counted(compressor):
+        step = runner(compressor, WORKERS, "shard_map")
+        return traffic(step, jax.random.key(0), random_updates(0, TREE), first_state(compressor, TREE))
+
+    inner = parse(expression)
+    assert counted(monitor(inner)) == counted(inner)
+
+
+def test_metrics_are_found_in_an_optimizer_state():
+    optimizer = optax.chain(compress(error_feedback(monitor(top_k(0.1)))), optax.adam(1e-3))
+    found = monitor_metrics(optimizer.init(TREE))
+    assert found == {"compression_error": 0.0, "kept_energy": 1.0, "error_norm": 0.0}
+
+
+def test_no_metrics_without_a_monitor():
+    assert monitor_metrics(optax.chain(compress(top_k(0.1)), optax.adam(1e-3)).init(TREE)) == {}
+
+
+@pytest.fixture
+def as_users_run_it(monkeypatch):
+    """Without the tests' own checks of argument types, which would speak before the library does."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize("inner", [None, "top_k(0.1)"])
+def test_what_is_no_compressor_is_refused(inner):
+    with pytest.raises(
+        ValueError, match=r"monitor wraps a compressor, as in monitor\(error_feedback\(top_k\(0.01\)\)\)"
+    ):
+        monitor(inner)
