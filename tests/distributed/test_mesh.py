@@ -1,0 +1,89 @@
+"""Which devices are the workers, and what is refused before any of them is used."""
+
+import jax
+import pytest
+from jax.sharding import AxisType
+from processes import run_python
+
+from jaxcompress.distributed.mesh import data_mesh, initialize_processes, virtual_cpu_workers
+
+DEVICES = 8  # of tests/conftest.py
+
+
+def test_all_devices_are_workers_in_the_order_of_their_ids():
+    mesh = data_mesh()
+    assert [device.id for device in mesh.devices] == list(range(DEVICES))
+    assert mesh.axis_names == ("data",)
+    assert mesh.axis_types == (AxisType.Auto,)
+
+
+def test_fewer_workers_are_the_first_devices():
+    mesh = data_mesh(3, axis_name="workers")
+    assert dict(mesh.shape) == {"workers": 3}
+    assert list(mesh.devices) == jax.devices()[:3]
+
+
+def test_more_workers_than_devices_are_refused_with_the_way_to_get_them():
+    with pytest.raises(ValueError, match=r"there are 8 cpu devices.*got 9\..*virtual_cpu_workers\(9\)"):
+        data_mesh(DEVICES + 1)
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_workers_below_one_are_refused(workers):
+    with pytest.raises(ValueError, match=rf"a number from 1 to that; got {workers}\."):
+        data_mesh(workers)
+    with pytest.raises(ValueError, match=rf"at least 1; got {workers}\."):
+        virtual_cpu_workers(workers)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("127.0.0.1:1", None, None), (None, 2, None), (None, None, 0), ("127.0.0.1:1", 2, None), (None, 2, 0)],
+)
+def test_incomplete_arguments_of_a_process_are_refused(arguments):
+    with pytest.raises(ValueError, match=r"go together, as in 10\.0\.0\.1:1234, 2 and 0; got coordinator="):
+        initialize_processes(*arguments)
+
+
+@pytest.mark.parametrize(("num_processes", "process_id"), [(2, 2), (2, -1), (1, 1), (0, 0)])
+def test_a_process_id_outside_its_processes_is_refused(num_processes, process_id):
+    with pytest.raises(ValueError, match=f"counts from 0 .*; got {process_id} of {num_processes}"):
+        initialize_processes("127.0.0.1:1", num_processes, process_id)
+
+
+@pytest.mark.parametrize("coordinator", ["127.0.0.1", ":1234", "host:", "host:port", ""])
+def test_a_coordinator_without_host_or_port_is_refused(coordinator):
+    with pytest.raises(ValueError, match="coordinator is HOST:PORT of process 0"):
+        initialize_processes(coordinator, 2, 0)
+
+
+def test_one_process_joins_nobody():
+    initialize_processes("127.0.0.1:1", 1, 0)
+    assert jax.process_count() == 1
+
+
+def test_virtual_workers_after_the_start_are_refused_unless_they_are_there():
+    jax.devices()
+    virtual_cpu_workers(DEVICES)
+    with pytest.raises(ValueError, match=r"5 virtual .* already started with 8\..*JAX_NUM_CPU_DEVICES=5"):
+        virtual_cpu_workers(5)
+
+
+def test_virtual_workers_before_the_start_become_devices_with_four_threads_each():
+    program = """
+import os, jax, jaxcompress
+jaxcompress.virtual_cpu_workers(3)
+print(len(jax.devices()), os.environ["PJRT_NPROC"])
+"""
+    result = run_python(program)
+    assert result.stdout.split() == ["3", "12"], result.stderr
+
+
+def test_without_a_cluster_a_process_stays_alone():
+    program = """
+import jax, jaxcompress
+jaxcompress.initialize_processes()
+print(jax.process_count(), jaxcompress.data_mesh().size)
+"""
+    result = run_python(program)
+    assert result.stdout.split() == ["1", "1"], result.stderr
