@@ -8,6 +8,9 @@ from jaxcompress.collectives.gathered import gathered
 from jaxcompress.ops.packing import as_unsigned, pack, unpack
 from jaxcompress.ops.rounding import stochastic_round
 
+# XLA divides by multiplying with the reciprocal, and that of more than 2^126 is flushed to zero.
+LARGEST = 2.0**126
+
 
 @expressible
 def qsgd(bits: int, group: int = 512) -> Compressor:
@@ -21,7 +24,7 @@ def qsgd(bits: int, group: int = 512) -> Compressor:
     workers, since every worker's message reaches every other.
 
     Guarantees: unbiased; ``E|x - sent|^2 <= group / (4 s^2) |x|^2``. Workers round independently. Zeros stay zeros.
-    A group with an infinite or NaN entry decodes to NaN.
+    Entries beyond ``2^126 = 8.5e37`` count as that. A group with an infinite or NaN entry decodes to NaN.
 
     Args:
       bits: Bits of one entry, from 2 (levels -1, 0, 1) to 16.
@@ -50,8 +53,10 @@ def qsgd(bits: int, group: int = 512) -> Compressor:
     def encode(key, x):
         groups = _groups(x.astype(jnp.float32), group)
         scale = jnp.max(jnp.abs(groups), axis=1, keepdims=True, initial=0.0)
-        # A scale below the normal range would turn the quotient into an infinity; such a group counts as zero.
-        scale = jnp.where(scale < jnp.finfo(jnp.float32).tiny, 0.0, scale)
+        # A group whose levels would lie below the normal range, where devices flush to zero, counts as zero.
+        scale = jnp.where(scale < steps * jnp.finfo(jnp.float32).tiny, 0.0, scale)
+        # Not infinity: no integer level stands for an infinite entry, and its sign would be lost.
+        scale = jnp.where(jnp.isfinite(scale), jnp.minimum(scale, LARGEST), jnp.nan)
         share = jnp.abs(groups) / jnp.where(scale == 0, 1.0, scale)
         level = jnp.sign(groups) * jnp.minimum(stochastic_round(key, share * steps), steps)
         level = jnp.where(scale == 0, 0.0, level)
