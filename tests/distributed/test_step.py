@@ -1,0 +1,208 @@
+"""The training step: local gradients, what is averaged, what is donated, and what must not differ."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from helpers import FLOAT32, assert_same_bits
+from jax.sharding import PartitionSpec as P
+
+from jaxcompress import compress, data_mesh, dense, error_feedback, init_state, replicate, shard_batch, top_k
+from jaxcompress.distributed.step import local_value_and_grad, make_train_step
+
+WORKERS, ROWS = 4, 8
+RNG = np.random.default_rng(0)
+X, Y = RNG.standard_normal((ROWS, 5), np.float32), RNG.standard_normal((ROWS, 3), np.float32)
+W = RNG.standard_normal((5, 3), np.float32)
+
+
+def of_workers(x: np.ndarray, workers: int = WORKERS) -> np.ndarray:
+    """A batch as its workers see it: (workers, rows, columns)."""
+    return x.reshape(workers, -1, x.shape[1])
+
+
+def numpy_gradient(x, y, w) -> np.ndarray:
+    """Of ``mean((x w - y)^2)``, in float64."""
+    x, y, w = (np.asarray(array, np.float64) for array in (x, y, w))
+    return 2 * x.T @ (x @ w - y) / y.size
+
+
+def squares(w, x, y):
+    return jnp.mean(jnp.square(x @ w - y))
+
+
+def loss_of(params, extra, batch):
+    return squares(params["w"], *batch), (extra, {})
+
+
+def start(loss_fn=loss_of, extra=None, workers=WORKERS, optimizer=None, axis_name="data"):
+    """The step and its arguments, placed."""
+    mesh = data_mesh(workers, axis_name)
+    optimizer = optimizer or optax.chain(compress(dense(), axis_name), optax.sgd(0.1))
+    params = replicate({"w": W}, mesh)
+    state = init_state(optimizer, params, mesh, axis_name)
+    step = make_train_step(loss_fn, optimizer, mesh, axis_name)
+    return step, (params, state, replicate({} if extra is None else extra, mesh), shard_batch((X, Y), mesh, axis_name))
+
+
+def gradients_by(value_and_grad, **check) -> np.ndarray:
+    """Every worker's gradient, (workers, 5, 3)."""
+
+    def one_worker(w, x, y):
+        return value_and_grad(w, x, y)[1][None]
+
+    run = jax.shard_map(
+        one_worker, mesh=data_mesh(WORKERS), in_specs=(P(), P("data"), P("data")), out_specs=P("data"), **check
+    )
+    return np.asarray(jax.jit(run)(W, X, Y))
+
+
+def expected_gradients() -> np.ndarray:
+    return np.stack([numpy_gradient(x, y, W) for x, y in zip(of_workers(X), of_workers(Y), strict=True)])
+
+
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_local_gradients_equal_numpy_on_every_worker(check_vma):
+    found = gradients_by(local_value_and_grad(squares), check_vma=check_vma)
+    np.testing.assert_allclose(found, expected_gradients(), **FLOAT32)
+
+
+def test_plain_gradients_of_replicated_parameters_would_be_the_sum():
+    found = gradients_by(jax.value_and_grad(squares))
+    total = np.broadcast_to(expected_gradients().sum(axis=0), found.shape)
+    np.testing.assert_allclose(found, total, **FLOAT32)
+
+
+def test_local_gradients_carry_the_loss_and_what_comes_with_it():
+    def loss(w, x, y):
+        return squares(w, x, y), {"rows": x}
+
+    def one_worker(w, x, y):
+        (value, aux), _ = local_value_and_grad(loss, has_aux=True)(w, x, y)
+        return value[None], aux["rows"]
+
+    specs = {"in_specs": (P(), P("data"), P("data")), "out_specs": (P("data"), P("data"))}
+    values, rows = jax.jit(jax.shard_map(one_worker, mesh=data_mesh(WORKERS), **specs))(W, X, Y)
+    of_each = np.square(of_workers(X) @ W - of_workers(Y)).mean(axis=(1, 2))
+    np.testing.assert_allclose(values, of_each, **FLOAT32)
+    np.testing.assert_array_equal(rows, X)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_dense_steps_are_gradient_descent_on_the_whole_batch(workers):
+    step, (params, state, extra, batch) = start(workers=workers)
+    w = W.astype(np.float64)
+    for _ in range(3):
+        params, state, extra, _ = step(params, state, extra, batch)
+        w = w - 0.1 * numpy_gradient(X, Y, w)
+    np.testing.assert_allclose(params["w"], w, **FLOAT32)
+
+
+def test_any_optimizer_that_averages_and_any_axis_name_will_do():
+    average = optax.stateless(lambda updates, params: jax.lax.pmean(updates, "workers"))
+    step, arguments = start(optimizer=optax.chain(average, optax.sgd(0.1)), axis_name="workers")
+    params, *_ = step(*arguments)
+    np.testing.assert_allclose(params["w"], W - 0.1 * numpy_gradient(X, Y, W), **FLOAT32)
+
+
+def test_loss_and_metrics_are_averages_over_the_workers():
+    def loss(params, extra, batch):
+        value, (extra, _) = loss_of(params, extra, batch)
+        return value, (extra, {"largest": jnp.max(batch[0]), "rate": 0.5, "rows": len(batch[0])})
+
+    step, arguments = start(loss)
+    *_, metrics = step(*arguments)
+    assert set(metrics) == {"loss", "largest", "rate", "rows"}
+    np.testing.assert_allclose(metrics["loss"], np.square(X @ W - Y).mean(), **FLOAT32)
+    np.testing.assert_allclose(metrics["largest"], of_workers(X).max(axis=(1, 2)).mean(), **FLOAT32)
+    assert (float(metrics["rate"]), int(metrics["rows"])) == (0.5, ROWS // WORKERS)
+
+
+def test_running_statistics_become_the_average_over_workers():
+    def loss(params, extra, batch):
+        x, y = batch
+        running = {
+            "mean": 0.9 * extra["mean"] + 0.1 * x.mean(axis=0),
+            "var": 0.9 * extra["var"] + 0.1 * x.var(axis=0),
+        }
+        return squares(params["w"], x, y), (running, {})
+
+    mean, var = RNG.standard_normal(5, np.float32), np.ones(5, np.float32)
+    step, arguments = start(loss, {"mean": mean, "var": var})
+    _, _, extra, _ = step(*arguments)
+    np.testing.assert_allclose(extra["mean"], 0.9 * mean + 0.1 * X.mean(axis=0), **FLOAT32)
+    # Local statistics: the variance within each worker's rows, averaged, is not that of the whole batch.
+    within = of_workers(X).var(axis=1).mean(axis=0)
+    np.testing.assert_allclose(extra["var"], 0.9 * var + 0.1 * within, **FLOAT32)
+    assert extra["mean"].sharding.is_fully_replicated
+
+
+def test_integers_and_random_keys_of_extra_pass_through():
+    def loss(params, extra, batch):
+        value, _ = loss_of(params, {}, batch)
+        key, _ = jax.random.split(extra["key"])
+        return value, ({"count": extra["count"] + 1, "key": key}, {})
+
+    key = jax.random.key(3)
+    step, arguments = start(loss, {"count": jnp.int32(2**30 + 1), "key": key})
+    _, _, extra, _ = step(*arguments)
+    # A float32 average would have rounded the count.
+    assert_same_bits(extra, {"count": jnp.int32(2**30 + 2), "key": jax.random.split(key)[0]})
+
+
+def test_integers_that_differ_between_workers_are_refused_by_name():
+    def differing_extra(params, extra, batch):
+        value, _ = loss_of(params, {}, batch)
+        return value, ({"seen": {"positive": jnp.sum(batch[1] > 0)}}, {})
+
+    def differing_metric(params, extra, batch):
+        value, _ = loss_of(params, {}, batch)
+        return value, (extra, {"correct": jnp.sum(batch[1] > 0)})
+
+    advice = "is int32 and differs between workers; only floating arrays are averaged"
+    for loss, extra, place in [
+        (differing_extra, {"seen": {"positive": jnp.int32(0)}}, "extra at 'seen/positive'"),
+        (differing_metric, {}, "metrics at 'correct'"),
+    ]:
+        step, arguments = start(loss, extra)
+        with pytest.raises(ValueError, match=f"{place} {advice}"):
+            step.trace(*arguments)
+
+
+def test_parameters_state_and_extra_are_donated_and_the_batch_is_not():
+    optimizer = optax.chain(compress(error_feedback(top_k(0.1))), optax.adam(0.1))
+    step, (params, state, extra, batch) = start(
+        lambda params, extra, batch: (loss_of(params, {}, batch)[0], ({"x": extra["x"] + 1}, {})),
+        {"x": jnp.zeros(3)},
+        optimizer=optimizer,
+    )
+    new = step(params, state, extra, batch)
+    # The count of bits is written and never read, so it is no input of the compiled step.
+    read = (params, state[0]._replace(bits=None), state[1:], extra)
+    assert all(x.is_deleted() for x in jax.tree.leaves(read))
+    assert not any(x.is_deleted() for x in jax.tree.leaves((new, batch)))
+
+
+def test_a_step_compiles_once(caplog):
+    optimizer = optax.chain(compress(error_feedback(top_k(0.1))), optax.adam(0.1))
+    step, (params, state, extra, batch) = start(optimizer=optimizer)
+    with jax.log_compiles():
+        for _ in range(3):
+            params, state, extra, _ = step(params, state, extra, batch)
+    assert len([record for record in caplog.messages if record.startswith("Compiling jit(step)")]) == 1
+
+
+def test_replicas_stay_equal_to_the_last_bit():
+    optimizer = optax.chain(compress(error_feedback(top_k(0.1))), optax.adam(0.1))
+    step, (params, state, extra, batch) = start(optimizer=optimizer)
+    for _ in range(5):
+        params, state, extra, _ = step(params, state, extra, batch)
+    for x in jax.tree.leaves((params, state[1:])):
+        assert len({np.asarray(shard.data).tobytes() for shard in x.addressable_shards}) == 1
+
+
+def test_an_optimizer_that_does_not_average_is_refused():
+    step, arguments = start(optimizer=optax.sgd(0.1))
+    with pytest.raises(ValueError, match="updates at 'w' would differ between workers after this step"):
+        step.trace(*arguments)
