@@ -20,7 +20,7 @@ def dense() -> Compressor:
     """The plain average, ``lax.pmean``: nothing is compressed, and nothing is left to remember.
 
     The innermost compressor of all, and the baseline of every table. As an `inner` codec it sends values as they are.
-    One all-reduce; a message is as large as the array.
+    One all-reduce, in which small arrays share a buffer; a message is as large as the array.
 
     Example:
       >>> dense().expression
@@ -33,7 +33,7 @@ def dense() -> Compressor:
 
     def reduce(key, updates, state, axis_name):
         del key
-        return Reduced(lax.pmean(updates, axis_name), updates, tree_bits(updates)), state
+        return Reduced(fused_mean(updates, axis_name), updates, tree_bits(updates)), state
 
     codec = Codec(encode=lambda key, x: x, decode=lambda message, like: message)
     return Compressor(init, reduce, lambda params: jax.tree.map(array_bits, params), codec)
