@@ -31,6 +31,7 @@ class Claims(NamedTuple):
     unbiased: bool = False  # E[sent] == x
     limit: str | None = None  # the expression at which it compresses nothing
     random: bool = False  # another key gives another message
+    varies: bool = False  # bits depend on the step, and message_bits is the least they can be
 
 
 def top_k_delta(density: float, block: int | None = None) -> Callable[[Any], float]:
@@ -76,7 +77,9 @@ ALL_COMPRESSORS: dict[str, Claims] = {
     "partition({'matrix': power_sgd(2), 'rest': top_k(0.1)}, by_shape())": Claims(
         contraction=nothing, limit="partition({'matrix': power_sgd(64), 'rest': dense()}, by_shape())"
     ),
-    "switch(warmup(1), dense(), top_k(0.1))": Claims(contraction=nothing, limit="switch(warmup(1), dense())"),
+    "switch(warmup(1), dense(), top_k(0.1))": Claims(
+        contraction=nothing, limit="switch(warmup(1), dense())", varies=True
+    ),
     "monitor(top_k(0.1))": Claims(contraction=top_k_delta(0.1), limit="monitor(dense())"),
     "error_feedback(top_k(0.1))": Claims(limit="error_feedback(dense())"),
     "monitor(error_feedback(power_sgd(2)))": Claims(limit="monitor(error_feedback(power_sgd(64)))"),

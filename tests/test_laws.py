@@ -208,7 +208,8 @@ def test_bits_equal_what_the_compiled_program_moves(text, workers):
 def test_message_bits_are_known_from_shapes_alone(text):
     _, outcomes = steps(text)
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), awkward_tree())
-    assert sum(jax.tree.leaves(compressor_of(text).message_bits(shapes))) == int(outcomes[-1].bits[0])
+    known, sent = sum(jax.tree.leaves(compressor_of(text).message_bits(shapes))), int(outcomes[-1].bits[0])
+    assert known <= sent if ALL_COMPRESSORS[text].varies else known == sent
 
 
 @every_compressor
