@@ -2,6 +2,7 @@
 
 import jax
 from jax import lax
+from jax._src import distributed  # the number of processes is nowhere else before devices start
 
 from jaxcompress.base import AxisName
 
@@ -46,6 +47,11 @@ def all_gather(x: jax.Array, axis_name: AxisName) -> jax.Array:
     names = _names(axis_name)
     # `vmap` has no rule for the typed gather; there the plain one gives the same numbers.
     return lax.all_gather(x, axis_name, to="invarying") if _in_shard_map(names) else lax.all_gather(x, axis_name)
+
+
+def joined_processes() -> int:
+    """How many processes `jax.distributed` has joined, without starting a device as ``jax.process_count`` does."""
+    return distributed.global_state.num_processes or 1
 
 
 def _names(axis_name: AxisName) -> tuple[str, ...]:

@@ -68,10 +68,16 @@ def check_processes(config: Config) -> None:
         return
     if not 0 <= config.process_id < config.num_processes:
         raise InputError(f"process_id must be from 0 to {config.num_processes - 1}; got {config.process_id}.")
-    if config.workers is not None and config.workers % config.num_processes:
+    if config.workers is not None:
+        check_workers(config.workers, config.num_processes)
+
+
+def check_workers(workers: int, processes: int) -> None:
+    """Raises an `InputError` unless every process gets the same number of workers."""
+    if workers % processes:
         raise InputError(
             f"workers counts the workers of all processes and must be a multiple of num_processes; "
-            f"got {config.workers} workers for {config.num_processes} processes."
+            f"got {workers} workers for {processes} processes."
         )
 
 

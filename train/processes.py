@@ -1,7 +1,6 @@
 """The processes of a run: starting their devices, and ending all of them together when one has bad input."""
 
 import contextlib
-from collections import Counter
 from collections.abc import Iterator
 
 import jax
@@ -9,29 +8,20 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 import jaxcompress
+from train.checks import check_workers
 from train.config import Config
 from train.errors import InputError, user_input
 
 
 def join_processes(config: Config) -> None:
-    """Makes the virtual devices that a CPU is asked for, and joins the other processes, if there are any."""
-    if config.workers is not None:
-        with user_input("workers"):
-            # Must come before the first use of a device; on a machine with GPUs it changes nothing that is used.
-            jaxcompress.virtual_cpu_workers(config.workers // (config.num_processes or 1))
+    """Joins the other processes, if there are any, and makes the virtual devices that a CPU is asked for."""
     with user_input():
-        jaxcompress.initialize_processes(config.coordinator, config.num_processes, config.process_id)
-
-
-def check_even_devices() -> None:
-    """Raises an `InputError` on every process unless all have equally many devices, which any agreement needs."""
-    devices = Counter(device.process_index for device in jax.devices())
-    if len(set(devices.values())) > 1:
-        counts = ", ".join(f"process {process}: {number}" for process, number in sorted(devices.items()))
-        raise InputError(
-            f"every process must bring the same number of devices; got {counts}. On CPUs, give all processes the same "
-            "--workers."
-        )
+        processes = jaxcompress.initialize_processes(config.coordinator, config.num_processes, config.process_id)
+    if config.workers is not None:
+        check_workers(config.workers, processes)
+        with user_input("workers"):
+            # Before the first use of a device; on a machine with GPUs it changes nothing that is used.
+            jaxcompress.virtual_cpu_workers(config.workers // processes)
 
 
 def make_mesh(config: Config) -> jax.sharding.Mesh:

@@ -13,7 +13,7 @@ from train.config import Config
 from train.data.catalogue import DATASETS
 from train.errors import InputError, unknown, user_input
 from train.models.catalogue import MODELS
-from train.processes import check_even_devices, join_processes, make_mesh, together
+from train.processes import join_processes, make_mesh, together
 from train.progress import Progress
 from train.workdir import open_workdir
 
@@ -76,7 +76,6 @@ def check_agreement(config: Config, compressor: jaxcompress.Compressor) -> None:
     texts["compressor"] = jaxcompress.unparse(compressor)
     # The folder may be called differently on each machine; `open_workdir` checks that it is one.
     texts["workdir"] = "none" if config.workdir is None else "given"
-    check_even_devices()
     with user_input():
         jaxcompress.assert_same_everywhere(texts)
 

@@ -1,6 +1,7 @@
 """All processes mean the same run, or none starts."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 
 import jax
@@ -18,10 +19,12 @@ def assert_same_everywhere(fields: Mapping[str, str]) -> None:
       fields: name -> text, such as the canonical expression of the compressor and the shapes of the parameters.
 
     Raises:
-      ValueError: in every process, naming the first field that differs and its value in each process.
+      ValueError: in every process: if they have different numbers of devices, or naming the first field that differs
+        and its value in each of them.
     """
     if jax.process_count() == 1:
         return
+    _check_even_devices()
     mine = json.dumps(dict(fields), sort_keys=True).encode()
     lengths = np.asarray(multihost_utils.process_allgather(np.int32(len(mine)))).ravel()
     padded = np.zeros(int(lengths.max()), np.uint8)
@@ -33,3 +36,11 @@ def assert_same_everywhere(fields: Mapping[str, str]) -> None:
         if len(set(values)) > 1:
             shown = ", ".join(f"process {place}: {value!r}" for place, value in enumerate(values))
             raise ValueError(f"{name} differs between processes, so they would not train one model: {shown}.")
+
+
+def _check_even_devices() -> None:
+    """ValueError unless all processes have equally many devices, which JAX's own way to compare anything needs."""
+    devices = Counter(device.process_index for device in jax.devices())
+    if len(set(devices.values())) > 1:
+        counts = ", ".join(f"process {process}: {number}" for process, number in sorted(devices.items()))
+        raise ValueError(f"every process must bring the same number of devices (workers); got {counts}.")

@@ -6,10 +6,12 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh
 
+from jaxcompress._compat import joined_processes
+
 
 def initialize_processes(
     coordinator: str | None = None, num_processes: int | None = None, process_id: int | None = None
-) -> None:
+) -> int:
     """Joins this process to the others, before any device is used; collectives go by gloo on CPUs and NCCL on GPUs.
 
     With no arguments JAX looks for a cluster (Slurm, Open MPI, Kubernetes, Cloud TPU); where it finds none, the process
@@ -20,6 +22,9 @@ def initialize_processes(
       num_processes: How many processes there are.
       process_id: Which of them this one is, from 0.
 
+    Returns:
+      How many processes there are now; asking JAX would start its devices, and end the time to make virtual ones.
+
     Raises:
       ValueError: if only some of the three are given, or they contradict each other.
     """
@@ -28,13 +33,14 @@ def initialize_processes(
         _check_processes(coordinator, num_processes, process_id)
         if num_processes != 1:
             jax.distributed.initialize(coordinator, num_processes, process_id)
-        return
+        return joined_processes()
     try:
         jax.distributed.initialize()
     except ValueError as error:
         # JAX's way to say that it found no cluster; anything else is a real mistake.
         if "coordinator_address should be defined" not in str(error):
             raise
+    return joined_processes()
 
 
 def virtual_cpu_workers(workers: int) -> None:

@@ -59,7 +59,7 @@ def test_two_processes_go_on_where_one_has_stopped(tmp_path, one_process):
     ("field", "option", "values"),
     [
         ("compressor", "--compressor", ("error_feedback(top_k(0.01))", "error_feedback(top_k(0.02))")),
-        ("--workers", "--workers", ("2", "4")),
+        ("workers", "--workers", ("2", "4")),
     ],
 )
 def test_config_that_differs_is_told_by_all_before_any_step(field, option, values):
