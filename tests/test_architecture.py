@@ -51,6 +51,8 @@ NETWORK_BY_DESIGN = {
 TESTS_WITHOUT_A_FILE = {
     "tests/test_laws.py",
     "tests/test_architecture.py",
+    "tests/test_optax.py",
+    "tests/distributed/test_two_processes.py",
 }
 
 

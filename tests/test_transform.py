@@ -1,0 +1,325 @@
+"""`compress` as a link of an Optax chain: what travels dense, what it keeps, and what it refuses."""
+
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import optax
+import pytest
+from helpers import FLOAT32, WORKERS, assert_close, assert_same_bits, awkward_tree, mean_over_workers, random_updates
+from jax.sharding import AxisType, Mesh
+from jax.sharding import PartitionSpec as P
+
+import jaxcompress
+from jaxcompress import PerWorker, cast, dense, error_feedback, parse, power_sgd, qsgd, state_specs, top_k, traffic
+from jaxcompress.distributed.placement import as_block, own_part
+from jaxcompress.transform import compress
+
+TREE = {"kernel": jnp.zeros((40, 30)), "bias": jnp.zeros((40,)), "scale": jnp.zeros((8,))}
+
+
+def rows_of(state, workers=WORKERS):
+    """State as it stands outside a step."""
+    return jax.tree.map(
+        lambda node: jax.tree.map(lambda x: jnp.stack([x] * workers), node) if is_per_worker(node) else node,
+        state,
+        is_leaf=is_per_worker,
+    )
+
+
+def is_per_worker(node) -> bool:
+    return isinstance(node, PerWorker)
+
+
+def by_shard_map(optimizer, mesh=None, axis_name="data"):
+    """A jitted ``(updates of all workers, state, params) -> (updates, state)``; JAX proves that updates are equal."""
+    mesh = mesh or jaxcompress.data_mesh(WORKERS)
+
+    def one_worker(updates, state, params):
+        own = jax.tree.map(lambda x: x[0], updates)
+        updates, state = optimizer.update(own, own_part(state), params)
+        return updates, as_block(state)
+
+    def step(updates, state, params):
+        specs = state_specs(state, axis_name)
+        run = jax.shard_map(one_worker, mesh=mesh, in_specs=(P(axis_name), specs, P()), out_specs=(P(), specs))
+        return run(updates, state, params)
+
+    return jax.jit(step)
+
+
+def by_vmap(optimizer):
+    """The same with virtual workers; updates have a row for each of them."""
+
+    def step(updates, state, params):
+        axes = jax.tree.map(lambda node: 0 if is_per_worker(node) else None, state, is_leaf=is_per_worker)
+
+        def one_worker(updates, state):
+            return optimizer.update(updates, state, params)
+
+        return jax.vmap(one_worker, in_axes=(0, axes), out_axes=(0, axes), axis_name="data")(updates, state)
+
+    return jax.jit(step)
+
+
+def one_update(optimizer, tree=TREE, updates=None):
+    """Updates and state after one step of standard normal updates."""
+    updates = random_updates(0, tree) if updates is None else updates
+    return by_shard_map(optimizer)(updates, rows_of(optimizer.init(tree)), tree)
+
+
+def remembered(state) -> dict[str, tuple]:
+    """The shapes of the arrays that have an error memory, without their first axis of workers."""
+    memory = state.inner.error.value
+    return {name: x.shape[1:] for name, x in memory.items() if not isinstance(x, optax.MaskedNode)}
+
+
+def test_arrays_that_would_not_shrink_travel_dense_and_have_no_memory():
+    updates, state = one_update(compress(error_feedback(power_sgd(2))))
+    means = mean_over_workers(random_updates(0, TREE))
+    # 2 (40 + 30) of 1,200 numbers are 8.6 times less; a vector of rank 1 is itself and a factor of one number.
+    assert remembered(state) == {"kernel": (40, 30)}
+    for name in ("bias", "scale"):
+        np.testing.assert_allclose(updates[name], means[name], **FLOAT32)
+    assert not np.allclose(updates["kernel"], means["kernel"], atol=0.1)
+
+
+@pytest.mark.parametrize(("rate", "bits"), [(0.0, 16), (1.9, 16), (2.0, 16), (2.001, 32), (8.0, 32)])
+def test_an_array_is_compressed_from_just_that_rate_on(rate, bits):
+    # bfloat16 is exactly half of float32.
+    _, state = one_update(compress(cast("bfloat16"), min_compression_rate=rate), {"x": jnp.zeros((100,))})
+    assert float(state.bits) == 100 * bits
+
+
+def test_rate_zero_compresses_all_even_what_grows():
+    _, state = one_update(compress(error_feedback(qsgd(16, group=1)), min_compression_rate=0.0))
+    assert remembered(state) == {"kernel": (40, 30), "bias": (40,), "scale": (8,)}
+    # 16 bits and a scale of 32 for every entry, where the entry has 32.
+    assert float(state.bits) == (1200 + 40 + 8) * 48
+
+
+def test_all_dense_arrays_share_one_all_reduce():
+    tree = {
+        **{f"bias{i}": jnp.zeros((i + 1,)) for i in range(5)},
+        "large": jnp.zeros((300, 300)),
+        "half": jnp.zeros((7,), jnp.bfloat16),
+        "matrix": jnp.zeros((64, 64)),
+    }
+    compressors = {"matrix": top_k(0.01), "rest": dense()}
+    optimizer = compress(jaxcompress.partition(compressors, jaxcompress.by_path({"matrix": "matrix"})))
+    state = rows_of(optimizer.init(tree))
+    _, compiled = traffic(by_shard_map(optimizer), random_updates(0, tree), state, tree)
+    operations = [(each.operation, each.count) for each in compiled.collectives]
+    assert operations.count(("all-reduce", 1)) == 1
+    assert {operation for operation, _ in operations} == {"all-reduce", "all-gather"}
+
+
+def test_dense_moves_what_a_plain_pmean_moves_in_the_same_collectives():
+    plain = optax.stateless(lambda updates, params: jax.lax.pmean(updates, "data"))
+    asked, moved = (
+        [
+            traffic(by_shard_map(one), random_updates(0, TREE), rows_of(one.init(TREE)), TREE)[place]
+            for one in (compress(dense()), plain)
+        ]
+        for place in (0, 1)
+    )
+    assert asked[0].payload_bytes == asked[1].payload_bytes
+    assert moved[0] == moved[1]
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
+@pytest.mark.parametrize("expression", ["error_feedback(top_k(0.1))", "error_feedback(power_sgd(2))", "dense()"])
+def test_an_update_has_the_dtype_of_its_parameter(expression, dtype):
+    tree = jax.tree.map(lambda x: x.astype(dtype), TREE)
+    updates, _ = one_update(compress(parse(expression)), tree)
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), updates) == jax.tree.map(lambda x: (x.shape, dtype), tree)
+
+
+def test_shard_map_equals_vmap_and_both_keep_an_awkward_tree():
+    tree = awkward_tree()
+    optimizer = optax.chain(compress(error_feedback(top_k(0.1))), optax.sgd(0.1))
+    updates, state = random_updates(0, tree), rows_of(optimizer.init(tree))
+    for _ in range(2):
+        of_devices, new_state = by_shard_map(optimizer)(updates, state, tree)
+        of_vmap, state = by_vmap(optimizer)(updates, state, tree)
+        assert jax.tree.structure(of_devices) == jax.tree.structure(tree)
+        assert_close(of_devices, jax.tree.map(lambda x: x[0], of_vmap))
+        assert_close(new_state[0].inner, state[0].inner)
+
+
+def test_two_mesh_axes_are_as_many_workers_as_one():
+    names = ("node", "gpu")
+    mesh = Mesh(np.array(jax.devices()[:WORKERS]).reshape(2, 2), names, axis_types=(AxisType.Auto,) * 2)
+    outcomes = []
+    for optimizer, step in [
+        ((one := compress(error_feedback(top_k(0.1)))), by_shard_map(one)),
+        ((two := compress(error_feedback(top_k(0.1)), names)), by_shard_map(two, mesh, names)),
+    ]:
+        outcomes.append(step(random_updates(0, TREE), rows_of(optimizer.init(TREE)), TREE))
+    (updates, state), (same_updates, same_state) = outcomes
+    assert_close(same_updates, updates)
+    assert_close(same_state.inner, state.inner)
+
+
+def test_one_worker_sends_to_itself():
+    x = random_updates(0, TREE, workers=1)
+    optimizer = compress(top_k(0.1))
+    updates, _ = by_shard_map(optimizer, jaxcompress.data_mesh(1))(x, rows_of(optimizer.init(TREE), 1), TREE)
+    kernel = np.asarray(x["kernel"][0])
+    expected = np.where(np.abs(kernel) >= np.sort(np.abs(kernel).ravel())[-120], kernel, 0)
+    np.testing.assert_array_equal(updates["kernel"], expected)
+
+
+@pytest.mark.parametrize("tree", [{}, {"a": optax.MaskedNode(), "b": {"c": optax.MaskedNode()}}, {"a": None}])
+def test_a_tree_without_arrays_sends_nothing(tree):
+    optimizer = compress(error_feedback(power_sgd(2)))
+    state = rows_of(optimizer.init(tree))
+    updates, state = by_shard_map(optimizer)(tree, state, tree)
+    assert updates == tree
+    assert float(state.bits) == 0
+
+
+@pytest.mark.parametrize(
+    "expression", ["error_feedback(top_k(0.1))", "error_feedback(power_sgd(2))", "qsgd(4)", "dense()"]
+)
+def test_state_bits_are_the_bytes_that_travel(expression):
+    optimizer = compress(parse(expression))
+    state, step = rows_of(optimizer.init(TREE)), by_shard_map(optimizer)
+    _, after = step(random_updates(0, TREE), state, TREE)
+    for counted in traffic(step, random_updates(0, TREE), state, TREE):
+        assert 8 * counted.payload_bytes == float(after.bits)
+
+
+def test_a_random_key_moves_on_and_begins_with_the_seed():
+    tree = {"x": jnp.zeros((100,))}
+    updates, step = random_updates(0, tree), by_shard_map(compress(qsgd(2)))
+
+    def two_steps(seed):
+        first, state = step(updates, rows_of(compress(qsgd(2), seed=seed).init(tree)), tree)
+        second, _ = step(updates, state, tree)
+        return np.asarray(first["x"]), np.asarray(second["x"])
+
+    first, second = two_steps(seed=0)
+    np.testing.assert_array_equal(two_steps(seed=0), (first, second))
+    assert np.any(first != second)
+    assert np.any(two_steps(seed=1)[0] != first)
+
+
+def test_parameters_are_not_needed():
+    optimizer = compress(error_feedback(power_sgd(2)))
+    state = rows_of(optimizer.init(TREE))
+    with_parameters, without = (by_shard_map(optimizer)(random_updates(0, TREE), state, it) for it in (TREE, None))
+    assert_same_bits(with_parameters, without)
+
+
+def test_extra_arguments_that_nobody_expects_are_accepted():
+    optimizer = optax.chain(compress(top_k(0.1)), optax.sgd(0.1))
+
+    def update(updates):
+        return optimizer.update(updates, optimizer.init(TREE), TREE, value=1.0, banana=jnp.ones(3))[0]
+
+    updates = jax.jit(jax.vmap(update, axis_name="data"))(random_updates(0, TREE))
+    assert jax.tree.structure(updates) == jax.tree.structure(TREE)
+
+
+def test_a_second_call_does_not_trace_again():
+    traced = []
+    optimizer = compress(error_feedback(parse("switch(warmup(1), dense(), top_k(0.1, inner=qsgd(4)))")))
+    counting = optax.stateless(lambda updates, params: (traced.append(1), updates)[1])
+    optimizer = optax.chain(counting, optimizer)
+    mesh = jaxcompress.data_mesh(WORKERS)
+    step, state = by_shard_map(optimizer), jaxcompress.init_state(optimizer, TREE, mesh)
+    for _ in range(3):
+        _, state = step(random_updates(0, TREE), state, TREE)
+    assert len(traced) == 1
+
+
+EXPRESSIONS = [
+    "error_feedback(top_k(0.1))",
+    "monitor(error_feedback(power_sgd(2, inner=cast('bfloat16'))))",
+    "error_feedback(switch(warmup(2), dense(), qsgd(4)))",
+    "partition({'matrix': power_sgd(2), 'rest': error_feedback(top_k(0.1))}, by_shape())",
+]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_init_needs_shapes_only(expression):
+    optimizer, tree = compress(parse(expression)), awkward_tree()
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)
+    assert_same_bits(optimizer.init(shapes), optimizer.init(tree))
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_map_params_finds_what_is_shaped_as_the_parameters(expression):
+    optimizer = optax.chain(compress(parse(expression)), optax.adam(0.1))
+    state = optimizer.init(TREE)
+    assert_same_bits(optax.tree.map_params(optimizer, lambda x: x, state), state)
+
+
+def test_map_params_maps_the_error_memory():
+    optimizer = compress(error_feedback(top_k(0.1)), min_compression_rate=0.0)
+    state = optax.tree.map_params(optimizer, lambda x: x + 1, optimizer.init(TREE))
+    assert_same_bits(state.inner.error.value, jax.tree.map(jnp.ones_like, TREE))
+
+
+def test_parameters_without_a_gradient_stay_where_they_are():
+    optimizer = optax.chain(compress(error_feedback(parse("top_k(0.1, inner=qsgd(8))"))), optax.sgd(0.1))
+    mesh = jaxcompress.data_mesh(WORKERS)
+
+    def loss_fn(params, extra, batch):
+        return jnp.mean(jnp.square(batch @ params["used"])), (extra, {})
+
+    unused = np.arange(100, dtype=np.float32)
+    params = jaxcompress.replicate({"used": np.ones((30, 20), np.float32), "unused": unused}, mesh)
+    state = jaxcompress.init_state(optimizer, params, mesh)
+    batch = jaxcompress.shard_batch(np.random.default_rng(0).standard_normal((8, 30), np.float32), mesh)
+    params, state, *_ = jaxcompress.make_train_step(loss_fn, optimizer, mesh)(params, state, {}, batch)
+    np.testing.assert_array_equal(params["unused"], unused)
+    assert np.any(np.asarray(params["used"]) != 1)
+    assert not np.any(np.asarray(state[0].inner.error.value["unused"]))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3)])
+def test_clipping_stands_before_or_after(shape):
+    updates = {"x": 100 * random_updates(0, {"x": jnp.zeros(shape)})["x"]}
+    tree = {"x": jnp.zeros(shape)}
+    x = np.asarray(updates["x"], np.float64)
+    norms = np.sqrt(np.square(x).sum(axis=(1, 2), keepdims=True))
+    before, _ = one_update(optax.chain(optax.clip_by_global_norm(1.0), compress(dense())), tree, updates)
+    np.testing.assert_allclose(before["x"], (x / norms).mean(axis=0), **FLOAT32)
+    after, _ = one_update(optax.chain(compress(dense()), optax.clip_by_global_norm(1.0)), tree, updates)
+    np.testing.assert_allclose(after["x"], x.mean(axis=0) / np.linalg.norm(x.mean(axis=0)), **FLOAT32)
+
+
+def test_without_the_axis_it_says_where_it_must_run():
+    optimizer = compress(top_k(0.1), "workers")
+    words = r"no mesh axis 'workers' here.*jax\.shard_map or jax\.vmap\(\.\.\., axis_name='workers'\).*make_train_step"
+    with pytest.raises(ValueError, match=words):
+        optimizer.update(TREE, optimizer.init(TREE))
+    with pytest.raises(ValueError, match=words):
+        by_vmap(optimizer)(random_updates(0, TREE), optimizer.init(TREE), TREE)
+
+
+@pytest.fixture
+def as_users_run_it(monkeypatch):
+    """Without the tests' own checks of argument types, which would speak before the library does."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize("compressor", [None, 0.01, top_k, optax.adam(0.1)])
+def test_what_is_no_compressor_is_refused(compressor):
+    with pytest.raises(ValueError, match=r"compress takes a compressor, such as error_feedback\(top_k\(0.01\)\); got"):
+        compress(compressor)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_a_text_is_refused_with_the_way_to_read_it():
+    with pytest.raises(ValueError, match=r"jaxcompress\.parse\('top_k\(0\.1\)'\) makes one"):
+        compress("top_k(0.1)")
+
+
+@pytest.mark.parametrize("rate", [-1.0, -1e-9, float("nan")])
+def test_a_rate_below_zero_is_refused(rate):
+    with pytest.raises(ValueError, match=f"min_compression_rate is a ratio of sizes, at least 0; got {rate}"):
+        compress(top_k(0.1), min_compression_rate=rate)
