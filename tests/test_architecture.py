@@ -52,6 +52,11 @@ TESTS_WITHOUT_A_FILE = {
     "tests/test_laws.py",
     "tests/test_architecture.py",
     "tests/test_optax.py",
+    "tests/test_readme.py",
+    "tests/train/test_models.py",
+    "tests/train/test_data.py",
+    "tests/train/test_resume.py",
+    "tests/train/test_bad_input.py",
     "tests/distributed/test_two_processes.py",
 }
 
