@@ -41,16 +41,24 @@ def run_together(programs: Sequence[str]) -> list[Finished]:
             each.wait()
 
 
-def joined(body: str, process_id: int, num_processes: int, port: int) -> str:
-    """The text of a program that joins the others with one device and then runs `body`."""
+def joined(body: str, process_id: int, num_processes: int, port: int, devices: int = 1) -> str:
+    """The text of a program that joins the others with so many devices and then runs `body`."""
     return "\n".join(
         [
             "import jax, jaxcompress",
-            "jaxcompress.virtual_cpu_workers(1)",
+            f"jaxcompress.virtual_cpu_workers({devices})",
             f"jaxcompress.initialize_processes('127.0.0.1:{port}', {num_processes}, {process_id})",
             body,
         ]
     )
+
+
+def lines_of(results: Sequence[Finished]) -> list[list[str]]:
+    """What each of several programs that must have ended well has printed, line by line."""
+    for result in results:
+        assert result.returncode == 0, result.stderr
+    # gloo prints a line when it connects.
+    return [[line for line in result.stdout.splitlines() if "[Gloo]" not in line] for result in results]
 
 
 def _start(program: str) -> subprocess.Popen[str]:

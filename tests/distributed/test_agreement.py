@@ -1,6 +1,6 @@
 """All processes mean the same run, or all of them say what differs."""
 
-from processes import free_port, joined, run_together
+from processes import free_port, joined, lines_of, run_together
 
 from jaxcompress.distributed.agreement import assert_same_everywhere
 
@@ -17,11 +17,7 @@ def said_by_two(*fields: list[dict]) -> list[list[str]]:
     """What each of two processes prints when they compare these fields, one list entry a comparison."""
     port = free_port()
     bodies = ["".join(COMPARE.format(fields=one) for one in of_process) for of_process in fields]
-    results = run_together([joined(body, place, 2, port) for place, body in enumerate(bodies)])
-    for result in results:
-        assert result.returncode == 0, result.stderr
-    # gloo itself prints a line when it connects.
-    return [[line for line in result.stdout.splitlines() if "[Gloo]" not in line] for result in results]
+    return lines_of(run_together([joined(body, place, 2, port) for place, body in enumerate(bodies)]))
 
 
 def test_one_process_agrees_with_itself():
@@ -43,3 +39,10 @@ def test_two_processes_agree_or_both_name_the_field_and_its_values():
     assert "shapes" not in other_density
     assert "process 0: 'dense()', process 1: None" in missing
     assert "process 0: 'größer', process 1: 'größter'" in other_length
+
+
+def test_processes_with_different_numbers_of_devices_are_told_so():
+    port, body = free_port(), COMPARE.format(fields={})
+    results = run_together([joined(body, place, 2, port, devices=1 + place) for place in range(2)])
+    words = "every process must bring the same number of devices (workers); got process 0: 1, process 1: 2."
+    assert lines_of(results) == [[words], [words]]

@@ -3,7 +3,7 @@
 import jax
 import pytest
 from jax.sharding import AxisType
-from processes import run_python
+from processes import free_port, joined, lines_of, run_python, run_together
 
 from jaxcompress.distributed.mesh import data_mesh, initialize_processes, virtual_cpu_workers
 
@@ -58,7 +58,7 @@ def test_a_coordinator_without_host_or_port_is_refused(coordinator):
 
 
 def test_one_process_joins_nobody():
-    initialize_processes("127.0.0.1:1", 1, 0)
+    assert initialize_processes("127.0.0.1:1", 1, 0) == 1
     assert jax.process_count() == 1
 
 
@@ -75,15 +75,26 @@ import os, jax, jaxcompress
 jaxcompress.virtual_cpu_workers(3)
 print(len(jax.devices()), os.environ["PJRT_NPROC"])
 """
-    result = run_python(program)
-    assert result.stdout.split() == ["3", "12"], result.stderr
+    assert lines_of([run_python(program)]) == [["3 12"]]
 
 
 def test_without_a_cluster_a_process_stays_alone():
     program = """
 import jax, jaxcompress
-jaxcompress.initialize_processes()
+print(jaxcompress.initialize_processes())
 print(jax.process_count(), jaxcompress.data_mesh().size)
 """
-    result = run_python(program)
-    assert result.stdout.split() == ["1", "1"], result.stderr
+    assert lines_of([run_python(program)]) == [["1", "1 1"]]
+
+
+def test_the_workers_of_two_processes_stand_in_their_order_and_none_is_left_out():
+    body = """
+print([device.process_index for device in jaxcompress.data_mesh().devices], jaxcompress.data_mesh(4).size)
+try:
+    jaxcompress.data_mesh(2)
+except ValueError as error:
+    print(error)
+"""
+    port = free_port()
+    of_each = lines_of(run_together([joined(body, place, 2, port, devices=2) for place in range(2)]))
+    assert of_each == [["[0, 0, 1, 1] 4", "2 processes bring 4 workers together; got workers=2."]] * 2

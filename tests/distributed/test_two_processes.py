@@ -1,13 +1,14 @@
 """The same training on one device, on two devices of one process, and on two processes joined by gloo."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from helpers import assert_close
+from helpers import FLOAT32
 from processes import free_port, joined, run_together
 
 import jaxcompress
@@ -15,13 +16,15 @@ import jaxcompress
 WORKERS, ROWS, STEPS = 2, 32, 6
 COMPRESSORS = ["error_feedback(top_k(0.1))", "error_feedback(power_sgd(2))", "error_feedback(qsgd(4))"]
 
-# Every process writes its result; they share this file's functions and nothing else.
-PROGRAM = """
+# All runs are processes that start as a user's do, and write what they end with: the tests' own process compiles with
+# other flags, and rounds otherwise. They share this file's functions and nothing else.
+SAVE = """
 import sys
 sys.path.insert(0, "tests/distributed")
 import test_two_processes
-test_two_processes.save_all({path!r})
+test_two_processes.save_all(test_two_processes.{train}, {path!r})
 """
+TWO_DEVICES = "import jaxcompress; jaxcompress.virtual_cpu_workers(2)"
 
 
 def initial_parameters() -> dict[str, np.ndarray]:
@@ -51,9 +54,8 @@ def train(expression: str) -> dict[str, np.ndarray]:
     params = jaxcompress.replicate(initial_parameters(), mesh)
     state = jaxcompress.init_state(optimizer, params, mesh)
     step = jaxcompress.make_train_step(loss_of, optimizer, mesh)
-    rows = slice(
-        jax.process_index() * ROWS // jax.process_count(), (jax.process_index() + 1) * ROWS // jax.process_count()
-    )
+    of_process = ROWS // jax.process_count()
+    rows = slice(of_process * jax.process_index(), of_process * (jax.process_index() + 1))
     extra = {}
     for x, y in batches():
         batch = jaxcompress.shard_batch((x[rows], y[rows]), mesh)
@@ -86,32 +88,34 @@ def train_on_one_device(expression: str) -> dict[str, np.ndarray]:
     return jax.tree.map(np.asarray, params)
 
 
-def save_all(path: str) -> None:
+def save_all(train: Callable[[str], dict[str, np.ndarray]], path: str) -> None:
     """Trains with every compressor in turn and writes the parameters to a file."""
-    arrays = {json.dumps([one, name]): x for one in COMPRESSORS for name, x in train(one).items()}
-    np.savez(path, **arrays)
+    np.savez(path, **{json.dumps([one, name]): x for one in COMPRESSORS for name, x in train(one).items()})
 
 
-def of_two_processes(folder: Path) -> list[dict[str, np.ndarray]]:
-    """What each of two processes saves."""
-    port, paths = free_port(), [str(folder / f"{place}.npz") for place in range(2)]
-    results = run_together([joined(PROGRAM.format(path=path), place, 2, port) for place, path in enumerate(paths)])
-    for result in results:
+def all_parameters(folder: Path) -> list[dict[str, np.ndarray]]:
+    """What is saved by: one device, two devices of one process, and each of two processes."""
+    port, paths = free_port(), [str(folder / f"{place}.npz") for place in range(4)]
+    saves = [SAVE.format(train="train", path=path) for path in paths]
+    saves[0] = SAVE.format(train="train_on_one_device", path=paths[0])
+    alone = [TWO_DEVICES + save for save in saves[:2]]
+    together = [joined(save, place, 2, port) for place, save in enumerate(saves[2:])]
+    for result in run_together(alone + together):
         assert result.returncode == 0, result.stderr
     return [dict(np.load(path)) for path in paths]
 
 
-# One test and not three, so that the two processes start once.
+# One test and not three, so that every process starts once.
 def test_same_result_on_one_device_several_devices_and_several_processes(tmp_path, subtests):
-    several_processes = of_two_processes(tmp_path)
+    one_device, two_devices, *two_processes = all_parameters(tmp_path)
     for expression in COMPRESSORS:
         with subtests.test(compressor=expression):
-            several_devices = train(expression)
-            for name, x in several_devices.items():
+            for name, start in initial_parameters().items():
+                key = json.dumps([expression, name])
                 # It has learned something, so that equality says more than that nothing moved.
-                assert np.abs(x - initial_parameters()[name]).max() > 0.01
+                assert np.abs(two_devices[key] - start).max() > 0.01
                 # The average of two numbers does not depend on their order, so this holds to the last bit.
-                for of_process in several_processes:
-                    np.testing.assert_array_equal(of_process[json.dumps([expression, name])], x, err_msg=name)
-            # `vmap` multiplies matrices in batches, which may round differently; nothing else does.
-            assert_close(train_on_one_device(expression), several_devices)
+                for of_process in two_processes:
+                    np.testing.assert_array_equal(of_process[key], two_devices[key], err_msg=name)
+                # `vmap` multiplies matrices in batches, which may round differently; nothing else does.
+                np.testing.assert_allclose(one_device[key], two_devices[key], **FLOAT32)
