@@ -34,7 +34,8 @@ def check_config(config: Config) -> None:
     """Raises an `InputError` for the first rule that `config` breaks."""
     for field, (rule, holds) in RULES.items():
         if not holds(config):
-            raise InputError(f"{field} must be {rule}; got {getattr(config, field)!r}.")
+            beside = f" with epochs={config.epochs}" if "epochs" in rule else ""
+            raise InputError(f"{field} must be {rule}; got {getattr(config, field)!r}{beside}.")
     if config.decay_epochs and config.schedule != "step":
         raise InputError(
             f"decay_epochs is only read by schedule=step; got schedule={config.schedule}. Drop one or change the other."

@@ -8,6 +8,7 @@ import jax
 import optax
 
 import jaxcompress
+from train.errors import user_input
 from train.optimizer import make_optimizer
 from train.setup import Setup
 from train.task import Batch, init_model, make_loss
@@ -33,13 +34,17 @@ def build_program(
     setup: Setup, model: nn.Module, image_shape: tuple[int, int, int], schedule: optax.Schedule, batch: Batch
 ) -> tuple[TrainState, Program]:
     """The state before the first step, and the program for batches like `batch`."""
+    shards = jaxcompress.shard_batch(batch, setup.mesh)
     params, batch_stats = jaxcompress.replicate(init_model(model, image_shape, setup.config.seed), setup.mesh)
 
     def build(compressor: jaxcompress.Compressor) -> tuple[TrainState, Any, float]:
         optimizer = make_optimizer(setup.config, compressor, schedule)
-        state = TrainState(params, jaxcompress.init_state(optimizer, params, setup.mesh), batch_stats)
         step = jaxcompress.make_train_step(make_loss(model), optimizer, setup.mesh)
-        compiled = step.lower(*state, jaxcompress.shard_batch(batch, setup.mesh)).compile()
+        # Here the compressor meets the arrays of the model for the first time, and may not know what to do with them.
+        with user_input("compressor"):
+            state = TrainState(params, jaxcompress.init_state(optimizer, params, setup.mesh), batch_stats)
+            lowered = step.lower(*state, shards)
+        compiled = lowered.compile()
         return state, compiled, jaxcompress.traffic_of_hlo(compiled.as_text()).wire_bytes
 
     state, step, sent = build(setup.compressor)

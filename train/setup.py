@@ -48,11 +48,12 @@ def prepare(config: Config) -> Setup:
     check_names(config)
     with user_input("compressor"):
         compressor = jaxcompress.parse(config.compressor)
+        expression = jaxcompress.unparse(compressor)
     join_processes(config)
-    check_agreement(config, compressor)
+    check_agreement(config, expression)
     mesh = make_mesh(config)
     check_batch_size(config.batch_size, mesh.size)
-    settings = resumable_settings(config, jaxcompress.unparse(compressor), mesh.size)
+    settings = resumable_settings(config, expression, mesh.size)
     workdir = open_workdir(config.workdir)
     if workdir is None:
         return Setup(config, compressor, mesh, settings, None, None, Progress())
@@ -69,11 +70,11 @@ def check_names(config: Config) -> None:
         raise unknown("data set", config.dataset, DATASETS)
 
 
-def check_agreement(config: Config, compressor: jaxcompress.Compressor) -> None:
+def check_agreement(config: Config, compressor: str) -> None:
     """Raises an `InputError` on every process if one of them was given other settings."""
     values = dataclasses.asdict(config)
     texts = {field: repr(value) for field, value in values.items() if field not in _OWN_OF_EACH_PROCESS}
-    texts["compressor"] = jaxcompress.unparse(compressor)
+    texts["compressor"] = compressor
     # The folder may be called differently on each machine; `open_workdir` checks that it is one.
     texts["workdir"] = "none" if config.workdir is None else "given"
     with user_input():

@@ -34,6 +34,10 @@ CASES_WITH_DEVICES = {
     "batch size for all devices": (["--batch-size", "100"], ["100 for 8 workers"]),
     "workdir": (["--workdir", "a_file/run"], ["cannot be written", "--workdir"]),
     "data dir": (["--dataset", "mnist", "--data-dir", "nowhere"], ["mnist", "nowhere"]),
+    "compressor for the model": (
+        ["--compressor", "partition({'x': top_k(0.1)}, by_shape())"],
+        ["error: compressor: ", "'Conv_0/bias'", "partition knows ['x']"],
+    ),
     "batch size for the data": (["--batch-size", "1440"], ["at most the 1437 training examples", "1440"]),
 }
 
@@ -70,6 +74,15 @@ def test_real_process_ends_with_exit_code_2_and_without_a_traceback():
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
     assert "density is the fraction kept" in result.stderr
+
+
+def test_compressor_that_cannot_be_written_as_text_is_told(monkeypatch, capsys):
+    def unparse(compressor):
+        raise ValueError("this compressor cannot be written as text")
+
+    monkeypatch.setattr("jaxcompress.unparse", unparse)
+    assert main(ALONE_OPTIONS) == 2
+    assert capsys.readouterr().err == "error: compressor: this compressor cannot be written as text\n"
 
 
 def test_more_workers_than_devices_says_how_many_there_are(monkeypatch, capsys):

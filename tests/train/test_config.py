@@ -116,7 +116,12 @@ def test_broken_rule_names_field_and_value(field, value):
     schedule = "step" if field == "decay_epochs" else "cosine"
     with pytest.raises(InputError) as error:
         check_config(dataclasses.replace(Config(schedule=schedule), **{field: value}))
-    assert str(error.value) == f"{field} must be {RULES[field][0]}; got {value!r}."
+    assert str(error.value).startswith(f"{field} must be {RULES[field][0]}; got {value!r}")
+
+
+def test_rule_about_two_fields_tells_both():
+    with pytest.raises(InputError, match=r"got 9\.0 with epochs=2\.0"):
+        check_config(Config(warmup_epochs=9.0, epochs=2.0))
 
 
 def test_decay_epochs_without_their_schedule_are_refused():

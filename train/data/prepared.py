@@ -62,7 +62,7 @@ def _how_to_prepare(name: str, split: str, folder: Path, error: Exception) -> st
         f"data: the {split!r} split of {name!r}, prepared as array_record, is missing or incomplete in "
         f"{folder / name}: {reason}\n"
         f"Prepare it once (remove {folder / name} first if it is there but damaged):\n"
-        f"  pip install 'jaxcompress[prepare]'\n"
+        f"  pip install -e '.[prepare]'\n"
         f'  python -c "import tensorflow_datasets as tfds; '
         f"tfds.builder('{name}', data_dir='{folder}', file_format='array_record').download_and_prepare()\"\n"
         f"or say where it is, with --data-dir or TFDS_DATA_DIR."
