@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
-from train.errors import InputError
+from train.errors import InputError, file_access
 from train.integrity import fault, is_sealed, seal
 from train.processes import from_main_process, is_main_process, together
 
@@ -29,7 +29,7 @@ class Checkpoints:
         """Puts aside what cannot be resumed from, and says so; `keep` of the latest stay when more are saved."""
         self._folder = workdir / "checkpoints"
         self._keep = keep
-        with together():
+        with together(), file_access(f"folder of checkpoints {str(self._folder)!r}"):
             newest = _NONE_FOUND
             if is_main_process():
                 self._folder.mkdir(exist_ok=True)
@@ -57,11 +57,12 @@ class Checkpoints:
     def save(self, step: int, state: Any, record: dict[str, Any]) -> None:
         """Saves a checkpoint, and only when it is sealed removes the ones that are too many."""
         arguments = ocp.args.Composite(state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(record))
-        self._manager.save(step, args=arguments)
-        if is_main_process():
-            seal(self._folder / str(step))
-        for old in sorted(self._manager.all_steps())[: -self._keep]:
-            self._manager.delete(old)
+        with file_access(f"folder of checkpoints {str(self._folder)!r}"):
+            self._manager.save(step, args=arguments)
+            if is_main_process():
+                seal(self._folder / str(step))
+            for old in sorted(self._manager.all_steps())[: -self._keep]:
+                self._manager.delete(old)
 
 
 def prepare_folder(folder: Path) -> int:

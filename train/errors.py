@@ -26,6 +26,15 @@ def user_input(what: str = "") -> Iterator[None]:
         raise InputError(f"{what}: {error}" if what else str(error)) from error
 
 
+@contextlib.contextmanager
+def file_access(what: str) -> Iterator[None]:
+    """Turns an `OSError` of the lines inside, which read or write `what`, into an `InputError`."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{what} cannot be used: {error}.") from error
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     """The error for a name that is not one of `known`, with the nearest one."""
     known = sorted(known)

@@ -58,7 +58,8 @@ class Loop:
         self.state: TrainState = state
         self.history = History(max(plan.per_epoch, plan.log_every), progress.history)
         self.tested: dict[str, float] = {}
-        self.log = MetricsLog(setup.workdir if is_main_process() else None, progress.step)
+        with together():
+            self.log = MetricsLog(setup.workdir if is_main_process() else None, progress.step)
         self.screen = Screen(config.name, progress.step, plan.total, shown=is_main_process())
         self.screen.line(introduction(setup, self.program, state))
 

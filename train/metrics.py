@@ -8,6 +8,8 @@ from typing import Any, TypedDict
 
 from tensorboardX import SummaryWriter
 
+from train.errors import file_access
+
 
 class Summary(TypedDict):
     """The last line on standard output of process 0, as JSON. Other tools read it: keys are only ever added.
@@ -41,16 +43,18 @@ class MetricsLog:
         if workdir is None:
             return
         path = workdir / "metrics.jsonl"
-        forget_after(path, step)
-        self._lines = path.open("a", encoding="utf-8")
-        self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=step + 1)
+        with file_access(f"workdir {str(workdir)!r}"):
+            forget_after(path, step)
+            self._lines = path.open("a", encoding="utf-8")
+            self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=step + 1)
 
     def write(self, step: int, values: dict[str, float]) -> None:
         """Adds the values of one step."""
         if self._lines is None or self._events is None:
             return
         # Flushed line by line: a checkpoint never knows more than its log, however the run ends.
-        print(to_json({"step": step, **values}), file=self._lines, flush=True)
+        with file_access(f"metrics file {self._lines.name!r}"):
+            print(to_json({"step": step, **values}), file=self._lines, flush=True)
         for name, value in values.items():
             self._events.add_scalar(name, value, step)
 

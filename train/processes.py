@@ -37,17 +37,17 @@ def is_main_process() -> bool:
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """An `InputError` inside, on any process, ends every process; without it the others would wait for ever."""
+    """An error inside, on any process, ends every process; without it the others would wait for ever."""
     own = None
     try:
         yield
-    except InputError as error:
+    except Exception as error:  # a bug too: whatever it is, the others must hear of it
         own = error
     failed = np.ravel(multihost_utils.process_allgather(np.array(own is not None)))
     if own is not None:
         raise own
     if failed.any():
-        raise InputError(f"process {failed.argmax()} was given bad input; its standard error says what.")
+        raise InputError(f"process {failed.argmax()} cannot go on; its standard error says why.")
 
 
 def from_main_process(number: int) -> int:

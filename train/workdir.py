@@ -5,9 +5,8 @@ import tempfile
 from pathlib import Path
 
 import jax
-from jax.experimental import multihost_utils
 
-from train.errors import InputError
+from train.errors import InputError, file_access
 from train.processes import from_main_process, is_main_process, together
 
 
@@ -39,9 +38,9 @@ def check_writable(workdir: Path) -> None:
 def check_shared(workdir: Path) -> None:
     """Raises an `InputError` unless every process sees what process 0 writes: each saves its part of a checkpoint."""
     mark = workdir / f".seen-by-all-{from_main_process(secrets.randbits(31))}"
-    if is_main_process():
-        mark.touch()
-    multihost_utils.sync_global_devices("workdir marked")
+    with together(), file_access(f"workdir {str(workdir)!r}"):
+        if is_main_process():
+            mark.touch()
     with together():
         if not mark.exists():
             raise InputError(

@@ -105,6 +105,12 @@ def test_no_readable_checkpoint_is_an_error_that_changes_nothing(saved):
     assert sorted(path.name for path in (saved / "checkpoints").iterdir()) == ["10", "20", "30"]
 
 
+def test_file_in_the_place_of_the_folder_is_told(tmp_path):
+    (tmp_path / "checkpoints").touch()
+    with pytest.raises(InputError, match=r"folder of checkpoints .* cannot be used: .*File exists"):
+        Checkpoints(tmp_path, keep=3)
+
+
 def test_another_run_is_named_field_by_field(tmp_path):
     before = {"model": "resnet8", "workers": 4, "decay_epochs": [1.0]}
     check_same_run(tmp_path, before, {"model": "resnet8", "workers": 4, "decay_epochs": (1.0,)})

@@ -3,6 +3,9 @@
 import json
 import math
 
+import pytest
+
+from train.errors import InputError
 from train.metrics import MetricsLog, forget_after, to_json
 
 
@@ -50,6 +53,12 @@ def test_line_cut_off_in_writing_is_forgotten(tmp_path):
     path.write_text('{"step": 5}\n{"step": 1', encoding="utf-8")
     forget_after(path, 10)
     assert lines_of(path) == [{"step": 5}]
+
+
+def test_folder_in_the_place_of_the_metrics_is_told(tmp_path):
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(InputError, match=r"cannot be used: .*Is a directory"):
+        MetricsLog(tmp_path, step=0)
 
 
 def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):

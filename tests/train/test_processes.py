@@ -5,7 +5,11 @@ import socket
 
 import numpy as np
 import pytest
+from jax.experimental import multihost_utils
 from train_helpers import SMALL, finish, saved_arrays, start, summary_of, train, without_time
+
+from train.errors import InputError
+from train.processes import together
 
 TWO_EPOCHS = (*SMALL, "--epochs", "2")
 
@@ -73,8 +77,28 @@ def test_config_that_differs_is_told_by_all_before_any_step(field, option, value
         assert "Traceback" not in result.stderr
 
 
+def test_error_of_one_process_is_its_own():
+    with pytest.raises(ZeroDivisionError), together():
+        1 / 0  # noqa: B018
+
+
+def test_error_of_another_process_ends_this_one(monkeypatch):
+    monkeypatch.setattr(multihost_utils, "process_allgather", lambda failed: np.array([failed, True]))
+    with pytest.raises(InputError, match="process 1 cannot go on"), together():
+        pass
+
+
+def test_folder_that_only_one_process_cannot_use_ends_both(tmp_path):
+    (tmp_path / "metrics.jsonl").mkdir()
+    arguments = (*TWO_EPOCHS, "--workdir", str(tmp_path))
+    main, other = train_together(arguments, arguments)
+    assert (main.returncode, other.returncode) == (2, 2)
+    assert "Is a directory" in main.stderr
+    assert "process 0 cannot go on" in other.stderr
+
+
 def test_workdirs_that_are_not_shared_are_told(tmp_path):
     main, other = train_together(*[(*TWO_EPOCHS, "--workdir", str(tmp_path / name)) for name in ("a", "b")])
     assert (main.returncode, other.returncode) == (2, 2)
-    assert "process 1 was given bad input" in main.stderr
+    assert "process 1 cannot go on" in main.stderr
     assert "is not the folder that process 0 writes" in other.stderr
