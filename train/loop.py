@@ -1,5 +1,6 @@
 """The training loop: step, and when it is due, log, evaluate, save; and the summary at the end."""
 
+import contextlib
 import dataclasses
 import time
 
@@ -26,17 +27,16 @@ from train.task import Evaluation
 
 def run(config: Config) -> Summary:
     """Trains as `config` says, from where an earlier part of the same run has ended; a run that is over stays over."""
-    setup = prepare(config)
-    if setup.progress.summary is not None:
-        return setup.progress.summary
-    with together():
-        dataset = load_dataset(config.dataset, config.data_dir)
-        plan = make_plan(config, dataset)
-    loop = Loop(setup, dataset, plan)
-    try:
+    with contextlib.ExitStack() as at_end:
+        setup = prepare(config, at_end)
+        if setup.progress.summary is not None:
+            return setup.progress.summary
+        with together():
+            dataset = load_dataset(config.dataset, config.data_dir)
+            plan = make_plan(config, dataset)
+        loop = Loop(setup, dataset, plan)
+        at_end.callback(loop.close)
         return loop.run()
-    finally:
-        loop.close()
 
 
 class Loop:

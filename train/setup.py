@@ -1,5 +1,6 @@
 """All that can be wrong is found here, before the data are read and the model is compiled."""
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,8 +43,11 @@ class Setup(NamedTuple):
     progress: Progress
 
 
-def prepare(config: Config) -> Setup:
-    """Checks `config`, joins the other processes, and finds out where an earlier part of the run has ended."""
+def prepare(config: Config, at_end: contextlib.ExitStack) -> Setup:
+    """Checks `config`, joins the other processes, and finds out where an earlier part of the run has ended.
+
+    The workdir belongs to this run until `at_end`.
+    """
     check_config(config)
     check_names(config)
     with user_input("compressor"):
@@ -54,7 +58,7 @@ def prepare(config: Config) -> Setup:
     mesh = make_mesh(config)
     check_batch_size(config.batch_size, mesh.size)
     settings = resumable_settings(config, expression, mesh.size)
-    workdir = open_workdir(config.workdir)
+    workdir = open_workdir(config.workdir, at_end)
     if workdir is None:
         return Setup(config, compressor, mesh, settings, None, None, Progress())
     checkpoints = Checkpoints(workdir, config.keep_checkpoints)

@@ -1,5 +1,6 @@
 """The folder of a run: it can be written, and all processes see the same one."""
 
+import contextlib
 import secrets
 import tempfile
 from pathlib import Path
@@ -7,16 +8,22 @@ from pathlib import Path
 import jax
 
 from train.errors import InputError, file_access
+from train.lock import locked
 from train.processes import from_main_process, is_main_process, together
 
 
-def open_workdir(name: str | None) -> Path | None:
-    """Makes the folder `name` where it is not there yet, and tries it; None stays None."""
+def open_workdir(name: str | None, at_end: contextlib.ExitStack) -> Path | None:
+    """Makes the folder `name` where it is not there yet, tries it, and keeps other runs out of it until `at_end`.
+
+    None stays None.
+    """
     if name is None:
         return None
     workdir = Path(name).expanduser().absolute()
     with together():
         check_writable(workdir)
+        if is_main_process():
+            at_end.enter_context(locked(workdir))
     if jax.process_count() > 1:
         check_shared(workdir)
     return workdir
