@@ -1,10 +1,13 @@
-"""The command line: ``python -m train CONFIG.yaml [--field value …]``."""
+"""The command line: ``python -m train CONFIG.yaml [--field value …]``.
+
+Exit codes: 0 after a summary, 1 for a run that has diverged (and for a bug, with a traceback), 2 for bad input.
+"""
 
 import sys
 from collections.abc import Sequence
 
 from train.config import load_config
-from train.errors import EXIT_CODE_BAD_INPUT, InputError
+from train.errors import EXIT_CODE_BAD_INPUT, EXIT_CODE_DIVERGED, DivergedError, InputError
 from train.loop import run
 from train.metrics import to_json
 from train.processes import is_main_process
@@ -17,6 +20,9 @@ def main(arguments: Sequence[str]) -> int:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_CODE_BAD_INPUT
+    except DivergedError as error:
+        print(f"diverged: {error}", file=sys.stderr)
+        return EXIT_CODE_DIVERGED
     if is_main_process():
         print(to_json(summary), flush=True)
     return 0

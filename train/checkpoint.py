@@ -61,6 +61,7 @@ class Checkpoints:
             self._manager.save(step, args=arguments)
             if is_main_process():
                 seal(self._folder / str(step))
+            self.newest_step = step
             for old in sorted(self._manager.all_steps())[: -self._keep]:
                 self._manager.delete(old)
 

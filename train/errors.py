@@ -1,14 +1,19 @@
-"""Bad input: one message that gives the value, the rule and the way out, and exit code 2."""
+"""The ends of a run that are no bug: one message that gives the value, the rule and the way out, and an exit code."""
 
 import contextlib
 import difflib
 from collections.abc import Iterable, Iterator
 
+EXIT_CODE_DIVERGED = 1  # also that of Python for a bug, which comes with a traceback
 EXIT_CODE_BAD_INPUT = 2
 
 
 class InputError(ValueError):
     """Something the user gave is wrong; the message is all they see."""
+
+
+class DivergedError(ArithmeticError):
+    """The training loss is not finite, so that no further step can mend the run."""
 
 
 @contextlib.contextmanager

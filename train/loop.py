@@ -14,6 +14,7 @@ from train.console import Screen, metrics_line
 from train.data.batches import test_batches, train_batches
 from train.data.catalogue import load_dataset
 from train.data.dataset import Dataset
+from train.errors import DivergedError
 from train.metrics import MetricsLog, Summary
 from train.models.catalogue import build_model
 from train.optimizer import make_schedule
@@ -110,6 +111,19 @@ class Loop:
         }
         self.logged_at, self.logged_step = now, step
         self._write(step, values)
+        self._check_finite(step)
+
+    def _check_finite(self, step: int) -> None:
+        """Raises a `DivergedError` if a loss up to `step` is not finite; on all processes, for they average it."""
+        if (found := self.history.not_finite()) is None:
+            return
+        ago, loss = found
+        config = self.setup.config
+        raise DivergedError(
+            f"the training loss of step {step - ago} is {loss}, so the run stops. Lower --learning-rate "
+            f"({config.learning_rate}) or add --warmup-epochs ({config.warmup_epochs}); with another --workdir, for "
+            f"that is another run. {last_checkpoint(self.setup)}"
+        )
 
     def _evaluate(self, step: int) -> None:
         """Evaluates on the whole test set."""
@@ -122,6 +136,7 @@ class Loop:
         """Saves a checkpoint; that of the last step holds the summary."""
         if self.setup.checkpoints is None:
             return
+        self._check_finite(step)
         progress = Progress(
             step=step,
             data=self.batches.get_state(),
@@ -170,6 +185,14 @@ def _means(values: dict[str, jax.Array]) -> dict[str, jax.Array]:
 def monitored(opt_state: optax.OptState) -> dict[str, float]:
     """What the compressor's monitor saw in the last step, mean over the workers."""
     return jax.tree.map(float, jax.device_get(_means(jaxcompress.monitor_metrics(opt_state))))
+
+
+def last_checkpoint(setup: Setup) -> str:
+    """Which checkpoint is there at the end of a run that has not come to its last step, in words."""
+    if setup.checkpoints is None:
+        return "Without --workdir there is no checkpoint."
+    newest = setup.checkpoints.newest_step
+    return "There is no checkpoint yet." if newest is None else f"The last checkpoint is that of step {newest}."
 
 
 def introduction(setup: Setup, program: Program, state: TrainState) -> str:

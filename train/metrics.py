@@ -14,7 +14,8 @@ from train.errors import file_access
 class Summary(TypedDict):
     """The last line on standard output of process 0, as JSON. Other tools read it: keys are only ever added.
 
-    A number that is not finite, as after a diverged run, is null.
+    A number that is not finite is null: a diverged run stops without a summary, but its very last step may still make
+    the test loss so.
     """
 
     test_accuracy: float  # fraction of the whole test set that is classified right, in [0, 1]

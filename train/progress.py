@@ -1,6 +1,7 @@
 """How far a run has come: everything about it that is not an array on a device."""
 
 import dataclasses
+import math
 import statistics
 from typing import Any
 
@@ -43,6 +44,12 @@ class History:
         self._past = (self._past + known)[-self._length :]
         self._pending = []
         return self._past
+
+    def not_finite(self) -> tuple[int, float] | None:
+        """The first loss of those remembered that is not finite: how many steps ago, and its value; None without."""
+        losses = [loss for loss, _ in self.read()]
+        places = [place for place, loss in enumerate(losses) if not math.isfinite(loss)]
+        return (len(losses) - 1 - places[0], losses[places[0]]) if places else None
 
     def mean(self, steps: int) -> tuple[float, float]:
         """The mean loss and accuracy over the latest `steps` steps."""

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from train_helpers import ALONE
 
+from train.__main__ import main
 from train.config import Config
-from train.errors import InputError
+from train.errors import DivergedError, InputError
 from train.loop import run
 from train.metrics import Summary
 
@@ -90,6 +91,30 @@ def test_without_a_workdir_no_file_is_written(tmp_path, monkeypatch):
 def test_dense_sends_what_dense_sends():
     summary = run(dataclasses.replace(SMALL, epochs=0.1))
     assert summary["bytes_per_step"] == summary["dense_bytes_per_step"] > 0
+
+
+def test_diverged_run_stops_and_saves_nothing_more(tmp_path):
+    diverging = dataclasses.replace(
+        SMALL, learning_rate=1e6, epochs=20.0, log_every_steps=50, checkpoint_every_steps=1, workdir=str(tmp_path)
+    )
+    with pytest.raises(DivergedError) as error:
+        run(diverging)
+    told = re.search(r"loss of step (\d+) is (nan|inf).*--learning-rate \(1000000\.0\)", str(error.value))
+    assert told is not None
+    saved = sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir())
+    assert saved[-1] == int(told[1]) - 1
+    assert f"The last checkpoint is that of step {saved[-1]}." in str(error.value)
+    with pytest.raises(DivergedError, match=f"loss of step {told[1]} is"):
+        run(diverging)
+
+
+def test_diverged_run_is_found_when_it_is_logged_and_ends_with_exit_code_1(capsys):
+    alone = [word for field, value in ALONE.items() for word in (f"--{field.replace('_', '-')}", str(value))]
+    assert main([*alone, "--workers", "8", "--learning-rate", "1e6", "--log-every-steps", "9"]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "diverged: the training loss of step" in told.err
+    assert "Without --workdir there is no checkpoint." in told.err
 
 
 def test_convergence_over_several_epochs(tmp_path):
