@@ -1,6 +1,6 @@
 # Two commands do everything on a machine with Python and make: `make train` and `make test`.
 #
-#   make train ARGS="--steps 100"     PYTHON=python3.12     JAX=cuda13 (or cuda12)
+#   make train ARGS="--epochs 5"     PYTHON=python3.12     JAX=cuda13 (or cuda12)
 #
 # Each PYTHON and JAX has a virtual environment of its own, so that changing them never mixes two installations.
 
@@ -40,6 +40,7 @@ $(VENV)/train.stamp: EXTRAS := train
 $(VENV)/test.stamp: EXTRAS := train,test
 $(VENV)/lint.stamp: EXTRAS := train,test,lint
 $(VENV)/%.stamp: pyproject.toml | $(BIN)/python
+	@echo "installing [$(EXTRAS)$(JAX_EXTRA)] into $(VENV): a few minutes, once"
 	$(BIN)/python -m pip install --quiet --editable ".[$(EXTRAS)$(JAX_EXTRA)]"
 	touch $@
 

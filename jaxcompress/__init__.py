@@ -12,7 +12,15 @@ from jaxcompress.compressors.qsgd import qsgd
 from jaxcompress.compressors.top_k import top_k
 from jaxcompress.distributed.agreement import assert_same_everywhere
 from jaxcompress.distributed.mesh import data_mesh, initialize_processes, virtual_cpu_workers
-from jaxcompress.distributed.placement import init_state, replicate, reshard_workers, shard_batch, state_specs
+from jaxcompress.distributed.placement import (
+    as_block,
+    init_state,
+    own_part,
+    replicate,
+    reshard_workers,
+    shard_batch,
+    state_specs,
+)
 from jaxcompress.distributed.step import local_value_and_grad, make_train_step
 from jaxcompress.expression import ExpressionError, parse, unparse
 from jaxcompress.feedback.error_feedback import error_feedback, error_memory
@@ -67,6 +75,8 @@ __all__ = [
     "replicate",
     "shard_batch",
     "state_specs",
+    "own_part",
+    "as_block",
     "reshard_workers",
     "local_value_and_grad",
     "make_train_step",

@@ -33,13 +33,24 @@ class Codec(NamedTuple):
 
 
 class Compressor(NamedTuple):
-    """Averages updates over the workers of a mesh axis, in few bits."""
+    """Averages updates over the workers of a mesh axis, in few bits.
+
+    ``init(key, params) -> state`` and ``reduce(key, updates, state, axis_name) -> (Reduced, state)`` are pure functions
+    of trees; `reduce` runs where the axis exists. ``message_bits(params)`` gives the size of each array's message, a
+    tree of ints. `codec` makes and reads the message of one array, for use as an `inner`; None where compressing and
+    sending are one act. `remembers` says whether it holds an error memory, itself or inside. `expression` is the text
+    that `jaxcompress.parse` reads back, and None for a compressor that no constructor marked `expressible` has made.
+    """
 
     init: Callable[[jax.Array, Any], Any]  # (key, params) -> state
     reduce: Callable[[jax.Array, Updates, Any, AxisName], tuple[Reduced, Any]]  # (key, updates, state, axis_name)
     message_bits: Callable[[Any], Any]  # params -> tree of int: each array's message, known from shapes alone
     codec: Codec | None = None  # None where compressing and sending are one act
+    remembers: bool = False  # whether it carries what it did not send, itself or by an inner one
     expression: str | None = None  # the text that `expression.parse` reads back
+
+    def __repr__(self) -> str:
+        return self.expression or f"Compressor(reduce={self.reduce!r})"
 
 
 @jax.tree_util.register_dataclass

@@ -105,7 +105,7 @@ def _syntax_tree(line: str) -> ast.expr:
         message = error.msg if line else "the text is empty; write dense() for no compression"
         raise ExpressionError(message, line, min(max(error.offset or 1, 1), len(line) + 1)) from None
     except (ValueError, MemoryError, RecursionError) as error:
-        raise ExpressionError(f"this cannot be read: {error or 'too deeply nested'}", line, 1) from None
+        raise ExpressionError(f"this cannot be read: {str(error) or 'too deeply nested'}", line, 1) from None
 
 
 class _Reader(NamedTuple):

@@ -33,7 +33,8 @@ def compress(
     An array whose message would not be `min_compression_rate` times smaller than itself travels dense, and all such
     arrays share one all-reduce; they have no memory. So ``compress(dense())`` is a plain ``pmean``.
 
-    Guarantees: all that `compressor` guarantees. Updates keep their shapes, dtypes and tree.
+    Guarantees: all that `compressor` guarantees, before the average is rounded to the dtype of the updates: for
+    bfloat16 gradients that rounding is not remembered. Updates keep their shapes, dtypes and tree.
 
     Args:
       compressor: Such as ``error_feedback(top_k(0.01))``.
@@ -59,6 +60,8 @@ def compress(
     if not min_compression_rate >= 0:
         raise ValueError(f"min_compression_rate is a ratio of sizes, at least 0; got {min_compression_rate!r}.")
 
+    rate = float(min_compression_rate)
+
     def init(params):
         key, init_key = jax.random.split(jax.random.key(seed))
         compressed, _ = split(params, params)
@@ -70,22 +73,40 @@ def compress(
         _check_local(updates, axis_name)
         key, step_key = jax.random.split(state.key)
         compressed, rest = split(updates, updates if params is None else params)
+        _check_state(state.inner, jax.eval_shape(compressor.init, step_key, compressed))
         reduced, inner = compressor.reduce(step_key, compressed, state.inner, axis_name)
         mean = join(updates, reduced.mean, fused_mean(rest, axis_name))
-        bits = jnp.asarray(reduced.bits + tree_bits(rest), jnp.float32)
+        bits = jnp.asarray(reduced.bits, jnp.float32) + jnp.float32(tree_bits(rest))
         return jax.tree.map(lambda m, x: m.astype(x.dtype), mean, updates), CompressState(key, bits, inner)
 
     def split(tree, like):
         """The arrays that are worth compressing, judged by those of `like`, and the rest."""
         real = jax.tree.map(lambda x: jnp.issubdtype(x.dtype, jnp.floating) and x.size > 0, like)
         bits = compressor.message_bits(only(like, real))
-        pays = join(
-            like, jax.tree.map(lambda x, bits: bits * min_compression_rate <= array_bits(x), only(like, real), bits)
-        )
+        pays = join(like, jax.tree.map(lambda x, bits: bool(bits * rate <= array_bits(x)), only(like, real), bits))
         pays = jax.tree.map(lambda pays: pays is True, pays, is_leaf=lambda x: isinstance(x, optax.MaskedNode))
         return only(tree, pays), only(tree, jax.tree.map(lambda pays: not pays, pays))
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _check_state(state: Any, expected: Any) -> None:
+    """ValueError if the compressor's state is not that of one worker, or not of these parameters."""
+    found = [(path_text(path), x.shape) for path, x in jax.tree_util.tree_leaves_with_path(state)]
+    wanted = [(path_text(path), x.shape) for path, x in jax.tree_util.tree_leaves_with_path(expected)]
+    for (path, shape), other in zip(found, wanted, strict=False):
+        if (path, shape) != other:
+            raise ValueError(
+                f"the state of compress does not fit these updates: it has {path!r} of shape {shape}, where one worker "
+                f"needs {other[0]!r} of shape {other[1]}. Outside a step the parts of one worker stand in rows, "
+                f"(workers, …), as init_state makes them; in a step of your own, opt_state = own_part(opt_state) comes "
+                f"before the update and as_block(opt_state) after it. With other parameters, make a new state."
+            )
+    if len(found) != len(wanted):
+        raise ValueError(
+            f"the state of compress has {len(found)} arrays, and these updates need {len(wanted)}: it was made for "
+            f"other parameters, another compressor or another min_compression_rate. Make a new one with init_state."
+        )
 
 
 def _check_local(updates: Updates, axis_name: AxisName) -> None:

@@ -99,7 +99,7 @@ def test_contraction_with_the_delta_of_the_docstring(text):
                 rest = np.asarray(x[worker], np.float64) - np.asarray(sent[worker], np.float64)
                 # float32 products leave a rest of a few eps where the exact one is zero, and bfloat16 rounds to 2^-9.
                 rounding = 2.0**-16 if x.dtype == jnp.bfloat16 else 1e-9
-                assert energy(rest) <= (1 - delta(x[worker]) + rounding) * energy(x[worker])
+                assert energy(rest) <= (1 - delta(np.asarray(x[worker], np.float64)) + rounding) * energy(x[worker])
 
 
 @every_compressor
@@ -120,6 +120,8 @@ def test_unbiased_within_four_standard_errors(text):
 @every_compressor
 def test_identity_at_the_no_compression_limit(text):
     limit = ALL_COMPRESSORS[text].limit
+    if limit is None:
+        pytest.skip("has no limit at which it compresses nothing")
     updates = random_updates(3, awkward_tree())
     outcome = run(compressor_of(limit), updates, first_state(compressor_of(limit), awkward_tree()))
     expected = cast_like(mean_over_workers(updates), first_row(outcome.mean))

@@ -323,3 +323,42 @@ def test_a_text_is_refused_with_the_way_to_read_it():
 def test_a_rate_below_zero_is_refused(rate):
     with pytest.raises(ValueError, match=f"min_compression_rate is a ratio of sizes, at least 0; got {rate}"):
         compress(top_k(0.1), min_compression_rate=rate)
+
+
+@pytest.mark.parametrize("rate", [np.float64(2), np.float32(2), np.int64(2), 2])
+def test_a_rate_from_numpy_is_a_rate(rate, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    state = compress(error_feedback(top_k(0.1)), min_compression_rate=rate).init(TREE)
+    assert [x.shape for x in jax.tree.leaves(state.inner)] == [(40,), (40, 30), (8,)]
+
+
+def test_a_state_with_all_workers_rows_is_refused_inside_a_step():
+    optimizer, mesh = compress(error_feedback(top_k(0.1))), jaxcompress.data_mesh(WORKERS)
+    state = jaxcompress.init_state(optimizer, TREE, mesh)
+    specs = state_specs(state)
+
+    def forgets_own_part(updates, state):
+        return optimizer.update(jax.tree.map(lambda x: x[0], updates), state)
+
+    step = jax.shard_map(forgets_own_part, mesh=mesh, in_specs=(P("data"), specs), out_specs=(P(), specs))
+    with pytest.raises(ValueError, match=r"of shape \(1, 40\), where one worker needs .*own_part\(opt_state\)"):
+        jax.jit(step)(random_updates(0, TREE), state)
+
+
+def test_a_state_of_other_parameters_is_refused():
+    optimizer = compress(error_feedback(top_k(0.1)))
+    state = optimizer.init({"other": jnp.zeros((50, 50))})
+    with pytest.raises(ValueError, match="does not fit these updates"):
+        jax.eval_shape(jax.vmap(lambda x: optimizer.update(x, state)[0], axis_name="data"), random_updates(0, TREE))
+
+
+def test_a_message_of_more_than_two_to_the_31_bits_is_counted():
+    huge = {"huge": jax.ShapeDtypeStruct((70_000_000,), jnp.float32), "small": jax.ShapeDtypeStruct((64,), jnp.float32)}
+    text = "partition({'big': dense(), 'rest': switch(warmup(2), dense(), top_k(0.1))}, by_path({'huge': 'big'}))"
+    optimizer = compress(parse(text), min_compression_rate=0.0)
+
+    def step(updates):
+        return optimizer.update(updates, optimizer.init(updates))[1].bits
+
+    rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct((2, *x.shape), x.dtype), huge)
+    assert jax.eval_shape(jax.vmap(step, axis_name="data"), rows).dtype == jnp.float32

@@ -40,4 +40,4 @@ def sketched(project: Callable, lift: Callable, inner: Compressor = dense()) -> 
         mean, sent = (jax.tree.map(lift, keys, image, updates) for image in (reduced.mean, reduced.sent))
         return Reduced(mean, sent, reduced.bits), state
 
-    return Compressor(init, reduce, lambda params: inner.message_bits(images(params)))
+    return Compressor(init, reduce, lambda params: inner.message_bits(images(params)), remembers=inner.remembers)

@@ -10,7 +10,7 @@ from jaxcompress.ops.selection import check_density, kept_of, largest
 
 @expressible
 def block_top_k(density: float, block: int = 1024, inner: Compressor = dense()) -> Compressor:
-    """Keeps the ``k = max(1, round(density * block))`` entries of each block that are largest in magnitude.
+    """Keeps the ``k = max(1, round(density * row))`` entries of each block that are largest in magnitude.
 
     The flattened array is cut into rows of `block` entries, the last one filled with zeros that cost places but change
     nothing; an array smaller than a block is one row. Rows are searched side by side, without the global sort of
@@ -18,7 +18,8 @@ def block_top_k(density: float, block: int = 1024, inner: Compressor = dense()) 
 
     How it travels: k values a block by `inner`, and k places of ``ceil(log2(block))`` bits: 10 for 1024.
 
-    Guarantees: ``|x - sent|^2 <= (1 - k/block) |x|^2`` with an exact `inner`. Biased: use it inside `error_feedback`.
+    Guarantees: ``|x - sent|^2 <= (1 - k/row) |x|^2`` with an exact `inner`, where a row is a block, or the whole array
+    if that is smaller, and k is counted for it. Biased: use it inside `error_feedback`.
 
     Args:
       density: The fraction kept, in (0, 1].

@@ -40,8 +40,8 @@ def power_sgd(rank: int, iterations: int = 1, inner: Compressor = dense(), batch
     How it travels: the factors of all arrays together, by `inner`: two all-reduces an iteration, ``32 r (n + m)`` bits
     an array. Nothing grows with the workers.
 
-    Guarantees: ``mean == pmean(sent)``; ``|x - sent|^2 <= |x|^2``; full rank is dense. On a constant gradient it
-    converges to the best approximation of that rank. Biased: use it inside `error_feedback`.
+    Guarantees: ``mean == pmean(sent)``; ``|x - sent|^2 <= |x|^2`` with an exact `inner`; full rank is dense. On a
+    constant gradient it converges to the best approximation of that rank. Biased: use it inside `error_feedback`.
 
     Args:
       rank: Columns of the factors, at least 1.
@@ -98,7 +98,7 @@ def power_sgd(rank: int, iterations: int = 1, inner: Compressor = dense(), batch
         q_bits = inner.message_bits(jax.tree.map(right, params))
         return jax.tree.map(lambda p, q: iterations * (p + q), p_bits, q_bits)
 
-    return Compressor(init, reduce, message_bits)
+    return Compressor(init, reduce, message_bits, remembers=inner.remembers)
 
 
 def _matrix_shape(x: Any, batch_axes: int) -> tuple[int, int, int]:
@@ -123,7 +123,7 @@ def _random_bases(key: jax.Array, shapes: Any) -> Any:
     """Orthonormal columns: a random start that is nearly singular would cost precision even at full rank."""
     leaves, treedef = jax.tree.flatten(shapes)
     keys = jax.random.split(key, max(1, len(leaves)))
-    return treedef.unflatten([orthonormal(jax.random.normal(keys[i], x.shape)) for i, x in enumerate(leaves)])
+    return treedef.unflatten([orthonormal(jax.random.normal(keys[i], x.shape, x.dtype)) for i, x in enumerate(leaves)])
 
 
 def _alive(key: jax.Array, q: Any) -> Any:

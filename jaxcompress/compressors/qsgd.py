@@ -23,7 +23,8 @@ def qsgd(bits: int, group: int = 512) -> Compressor:
     How it travels: `bits` bits an entry, packed, and a float32 scale a group; all-gathered. Alone it pays for few
     workers, since every worker's message reaches every other.
 
-    Guarantees: unbiased; ``E|x - sent|^2 <= group / (4 s^2) |x|^2``. Workers round independently. Zeros stay zeros.
+    Guarantees, for float32 in its normal range: unbiased; ``E|x - sent|^2 <= group / (4 s^2) |x|^2``. (For bfloat16 the
+    decoded value is rounded to nearest, which is not.) Workers round independently. Zeros stay zeros.
     Entries beyond ``2^126 = 8.5e37`` count as that. A group with an infinite or NaN entry decodes to NaN.
 
     Args:

@@ -12,6 +12,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress.base import AxisName, PerWorker
+from jaxcompress.ops.trees import path_text
 
 
 def replicate(tree: Any, mesh: Mesh) -> Any:
@@ -67,13 +68,26 @@ def state_specs(state: Any, axis_name: AxisName = "data") -> Any:
 
 
 def own_part(state: Any) -> Any:
-    """Inside a step: one worker's state from its block of all workers' state, (1, …) to (…)."""
+    """Inside a step: one worker's state from its block of all workers' state, (1, …) to (…), before the update."""
     return _map_per_worker(lambda x: x[0], state)
 
 
 def as_block(state: Any) -> Any:
-    """Inside a step: the inverse of `own_part`, (…) to (1, …)."""
+    """Inside a step: the inverse of `own_part`, (…) to (1, …), after the update."""
     return _map_per_worker(lambda x: x[None], state)
+
+
+def check_rows(state: Any, mesh: Mesh, axis_name: AxisName) -> None:
+    """ValueError unless every `PerWorker` part of `state` has one row for each worker of `mesh`."""
+    workers = _workers(mesh, axis_name)
+    for path, node in jax.tree_util.tree_leaves_with_path(state, is_leaf=_is_per_worker):
+        rows = {x.shape[:1] for x in jax.tree.leaves(node)} if _is_per_worker(node) else set()
+        if rows - {(workers,)}:
+            raise ValueError(
+                f"the optimizer's state at {path_text(path)!r} belongs to each worker, so its arrays have a first axis "
+                f"of {workers} workers; got {sorted(rows)}. jaxcompress.init_state(optimizer, params, mesh) makes such "
+                f"a state, and reshard_workers changes the number of workers of one."
+            )
 
 
 def reshard_workers(state: Any, workers: int) -> Any:
@@ -90,12 +104,16 @@ def reshard_workers(state: Any, workers: int) -> Any:
       The same tree with `PerWorker` parts of (workers, …), on the default device; place it on its mesh afterwards.
 
     Raises:
-      ValueError: if `workers` is below 1.
+      ValueError: if `workers` is below 1, or a `PerWorker` part is not floating.
     """
     if workers < 1:
         raise ValueError(f"workers is the new number of workers, at least 1; got {workers}.")
 
     def reshard(x):
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            raise ValueError(
+                f"only floating state has a mean to keep; a PerWorker part of {x.dtype} cannot be resharded."
+            )
         shares = jnp.asarray(_overlap(x.shape[0], workers), x.dtype)
         return jnp.tensordot(shares, x, axes=1, precision=jax.lax.Precision.HIGHEST)
 

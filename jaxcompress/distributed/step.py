@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 from jaxcompress._compat import may_differ, vary
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.dense import fused_mean
-from jaxcompress.distributed.placement import as_block, own_part, state_specs
+from jaxcompress.distributed.placement import as_block, check_rows, own_part, state_specs
 from jaxcompress.ops.trees import join, only, path_text
 
 ADVICE = (
@@ -72,6 +72,7 @@ def make_train_step(
         return optax.apply_updates(params, updates), as_block(opt_state), extra, metrics
 
     def step(params, opt_state, extra, batch):
+        check_rows(opt_state, mesh, axis_name)
         specs = state_specs(opt_state, axis_name)
         sharded = jax.shard_map(
             local_step, mesh=mesh, in_specs=(P(), specs, P(), P(axis_name)), out_specs=(P(), specs, P(), P())

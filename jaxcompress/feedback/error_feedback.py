@@ -27,7 +27,8 @@ def error_feedback(inner: Compressor) -> Compressor:
     Guarantees: nothing is lost, only late: the sum of all averages plus the mean of the memories is the mean of the sum
     of all updates. If `inner` is a contraction, ``|x - sent|^2 <= (1 - delta) |x|^2``, the memory stays bounded and SGD
     keeps the rate of uncompressed SGD. The memory starts at zero and is in float32 even for bfloat16 updates, which
-    then reach `inner` in float32 too.
+    then reach `inner` in float32 too. Entries that are infinite or NaN, or that `inner` makes so, spoil the average of
+    that step (skip it, with ``optax.apply_if_finite`` after `compress`), but not the memory, which keeps what it held.
 
     Args:
       inner: What compresses the carried updates.
@@ -36,7 +37,8 @@ def error_feedback(inner: Compressor) -> Compressor:
       A `Compressor` whose memory differs between workers (`PerWorker`).
 
     Raises:
-      ValueError: if `inner` is not a compressor.
+      ValueError: if `inner` is not a compressor, or has an error memory itself: both would carry the same remainder,
+        and the sum would grow without bound.
 
     Example:
       >>> from jaxcompress.compressors.top_k import top_k
@@ -51,6 +53,11 @@ def error_feedback(inner: Compressor) -> Compressor:
     """
     if not isinstance(inner, Compressor):
         raise ValueError(f"error_feedback wraps a compressor, as in error_feedback(top_k(0.01)); got {inner!r}.")
+    if inner.remembers:
+        raise ValueError(
+            f"{inner!r} has an error memory already; a second one around it would carry the same remainder, and their "
+            f"sum would grow without bound. Leave one of the two out."
+        )
 
     def init(key, params):
         error = jax.tree.map(lambda x: jnp.zeros(x.shape, _memory_dtype(x)), params)
@@ -59,29 +66,29 @@ def error_feedback(inner: Compressor) -> Compressor:
     def reduce(key, updates, state, axis_name):
         carried = jax.tree.map(jnp.add, updates, state.error.value)
         reduced, inner_state = inner.reduce(key, carried, state.inner, axis_name)
-        error = jax.tree.map(jnp.subtract, carried, reduced.sent)
+        error = jax.tree.map(_remainder, carried, reduced.sent, state.error.value)
         return reduced, ErrorFeedbackState(PerWorker(error), inner_state)
 
     def like_memory(params):
         return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, _memory_dtype(x)), params)
 
-    return Compressor(init, reduce, lambda params: inner.message_bits(like_memory(params)))
+    return Compressor(init, reduce, lambda params: inner.message_bits(like_memory(params)), remembers=True)
+
+
+def _remainder(carried: jax.Array, sent: jax.Array, error: jax.Array) -> jax.Array:
+    """What was not sent; where that is not finite, what was remembered before, so that one bad step does not stay."""
+    rest = carried - sent
+    return jnp.where(jnp.isfinite(rest), rest, error)
 
 
 def error_memory(state: Any, like: Any) -> Any:
     """What the error memories in `state` hold together, as a tree shaped as `like`; zeros where there is none."""
+    nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, ErrorFeedbackState))
     zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, _memory_dtype(x)), like)
-    held = [join(like, error, zeros) for error in _memories(state)]
+    held = [join(like, node.error.value, zeros) for node in nodes if isinstance(node, ErrorFeedbackState)]
     # The memory of a factor or an image, inside a linear scheme, is of another shape and another kind.
     fitting = [errors for errors in held if jax.tree.map(jnp.shape, errors) == jax.tree.map(jnp.shape, zeros)]
     return jax.tree.map(lambda *errors: sum(errors), zeros, *fitting)
-
-
-def _memories(state: Any) -> list[Any]:
-    """The trees of all error memories in `state`, those inside other memories too."""
-    nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, ErrorFeedbackState))
-    found = [node for node in nodes if isinstance(node, ErrorFeedbackState)]
-    return [node.error.value for node in found] + [error for node in found for error in _memories(node.inner)]
 
 
 def _memory_dtype(x: Any) -> Any:

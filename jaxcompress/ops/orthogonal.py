@@ -21,5 +21,5 @@ def unit_columns(key: jax.Array, matrix: Float32[Array, "... m r"]) -> Float32[A
     """
     length = jnp.linalg.norm(matrix, axis=-2, keepdims=True)
     alive = (length > jnp.sqrt(jnp.finfo(jnp.float32).tiny)) & jnp.isfinite(length)
-    fresh = jax.random.normal(key, matrix.shape) / jnp.sqrt(jnp.float32(matrix.shape[-2]))
+    fresh = jax.random.normal(key, matrix.shape, matrix.dtype) / jnp.sqrt(jnp.float32(matrix.shape[-2]))
     return jnp.where(alive, matrix / jnp.where(alive, length, 1.0), fresh)

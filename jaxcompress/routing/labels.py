@@ -24,10 +24,16 @@ def by_path(patterns: dict[str, str], default: str = "rest") -> Callable[[Any], 
     Returns:
       A function from a tree of arrays to a tree of labels, as `partition` (and `optax.partition`) take.
 
+    Raises:
+      ValueError: if `patterns` is not a dict from text to text, or `default` is not text.
+
     Example:
       >>> by_path({"*embedding": "dense"})({"embedding": 1.0, "kernel": 2.0})
       {'embedding': 'dense', 'kernel': 'rest'}
     """
+    texts = [*patterns, *patterns.values(), default] if isinstance(patterns, dict) else [patterns]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(f'by_path takes patterns and their labels, as in {{"*/bias": "rest"}}; got {patterns!r}.')
 
     def label(path, x):
         del x
@@ -48,9 +54,15 @@ def by_shape(min_axes: int = 2, min_size: int = 1) -> Callable[[Any], Any]:
     Returns:
       A function from a tree of arrays to a tree of labels.
 
+    Raises:
+      ValueError: if an argument is not an integer of at least 0.
+
     Example:
       >>> import jax.numpy as jnp
       >>> by_shape()({"bias": jnp.zeros(3), "kernel": jnp.zeros((3, 3))})
       {'bias': 'rest', 'kernel': 'matrix'}
     """
+    for name, value in (("min_axes", min_axes), ("min_size", min_size)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ValueError(f"{name} is an integer of at least 0; got {value!r}.")
     return lambda tree: jax.tree.map(lambda x: "matrix" if x.ndim >= min_axes and x.size >= min_size else "rest", tree)

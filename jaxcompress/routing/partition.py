@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from jaxcompress.base import Compressor, Reduced, expressible
 from jaxcompress.ops.trees import join, only, path_text
@@ -46,7 +47,12 @@ def partition(compressors: dict[str, Compressor], labels: Callable[[Any], Any]) 
 
     def parts_of(tree):
         """label -> the tree with all other arrays masked."""
-        found = labels(tree)
+        try:
+            found = labels(tree)
+        except TypeError as error:
+            raise ValueError(
+                f"the labels of partition take a tree to a tree of labels, as by_shape(): {error}"
+            ) from error
         jax.tree_util.tree_map_with_path(check, found)
         return {label: only(tree, jax.tree.map(lambda one, label=label: one == label, found)) for label in compressors}
 
@@ -70,9 +76,16 @@ def partition(compressors: dict[str, Compressor], labels: Callable[[Any], Any]) 
         mean = join(updates, *(one.mean for one in reduced))
         sent = join(updates, *(one.sent for one in reduced))
         new_state = {label: new for label, (_, new) in parts.items()}
-        return Reduced(mean, sent, sum(one.bits for one in reduced)), new_state
+        return Reduced(mean, sent, _total([one.bits for one in reduced])), new_state
 
     def message_bits(params):
         return join(params, *(compressors[label].message_bits(part) for label, part in parts_of(params).items()))
 
-    return Compressor(init, reduce, message_bits)
+    return Compressor(init, reduce, message_bits, remembers=any(one.remembers for one in compressors.values()))
+
+
+def _total(bits: list[Any]) -> Any:
+    """The sum of sizes: a Python int, or float32 where one depends on the step; int32 would be too small for it."""
+    known = sum(one for one in bits if isinstance(one, int))
+    others = [one for one in bits if not isinstance(one, int)]
+    return sum(others, jnp.float32(known)) if others else known

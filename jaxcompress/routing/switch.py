@@ -47,7 +47,7 @@ def switch(schedule: Callable[[jax.Array], Any], *compressors: Compressor) -> Co
       >>> switch(warmup(1000), dense(), top_k(0.01)).expression
       'switch(warmup(1000), dense(), top_k(0.01))'
     """
-    if not callable(schedule) or isinstance(schedule, Compressor):
+    if not callable(schedule) or isinstance(schedule, Compressor) or not _gives_an_index(schedule):
         raise ValueError(
             f"switch begins with a schedule, as in switch(warmup(1000), dense(), top_k(0.01)); got {schedule!r}."
         )
@@ -87,4 +87,15 @@ def switch(schedule: Callable[[jax.Array], Any], *compressors: Compressor) -> Co
     def message_bits(params):
         return jax.tree.map(lambda *bits: min(bits), *(one.message_bits(params) for one in compressors))
 
-    return Compressor(init, reduce, message_bits)
+    return Compressor(init, reduce, message_bits, remembers=any(one.remembers for one in compressors))
+
+
+def _gives_an_index(schedule: Callable) -> bool:
+    """Whether `schedule` takes a count to an integer; one that reads a mesh axis can only be asked while tracing."""
+    try:
+        index = jax.eval_shape(schedule, jax.ShapeDtypeStruct((), jnp.int32))
+    except NameError:
+        return True
+    except TypeError:
+        return False
+    return getattr(index, "shape", None) == () and jnp.issubdtype(index.dtype, jnp.integer)

@@ -15,13 +15,13 @@ def warmup(steps: int) -> Callable[[jax.Array], jax.Array]:
     first 1,000 steps, and ``switch(warmup(1000), top_k(0.25), top_k(0.04), top_k(0.01))`` a ladder of densities.
 
     Args:
-      steps: Steps on each rung, at least 1.
+      steps: Steps on each rung, from 1 to 2^31 - 1.
 
     Returns:
       A schedule from the number of steps taken to an index.
 
     Raises:
-      ValueError: if `steps` is not an integer of at least 1.
+      ValueError: if `steps` is not an integer from 1 to 2^31 - 1.
 
     Example:
       >>> [int(warmup(2)(count)) for count in range(5)]
@@ -30,6 +30,6 @@ def warmup(steps: int) -> Callable[[jax.Array], jax.Array]:
     References:
       Lin et al., `Deep Gradient Compression <https://arxiv.org/abs/1712.01887>`_, 2017
     """
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise ValueError(f"steps is the number of steps on each rung, an integer of at least 1; got {steps!r}.")
+    if isinstance(steps, bool) or not isinstance(steps, int) or not 1 <= steps < 2**31:
+        raise ValueError(f"steps is the number of steps on each rung, an integer from 1 to 2^31 - 1; got {steps!r}.")
     return lambda count: count // steps

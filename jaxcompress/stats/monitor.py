@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxcompress._compat import vary
 from jaxcompress.base import Compressor, PerWorker, expressible
 from jaxcompress.feedback.error_feedback import error_memory
 
@@ -30,7 +31,8 @@ def monitor(inner: Compressor) -> Compressor:
 
     ``compression_error = |c - sent|^2 / |c|^2`` and ``kept_energy = |sent|^2 / |c|^2``, where ``c`` is the update plus
     the error memory that it found, if `inner` has one. A step of zeros has error 0 and kept energy 1. Only the arrays
-    that are compressed count.
+    that are compressed count. Around a `switch` of several memories the ones that wait count too: put one memory
+    around the `switch` instead.
 
     How it travels: as `inner`; each worker measures its own and sends nothing. Read it with `monitor_metrics`.
 
@@ -49,7 +51,7 @@ def monitor(inner: Compressor) -> Compressor:
         raise ValueError(f"monitor wraps a compressor, as in monitor(error_feedback(top_k(0.01))); got {inner!r}.")
 
     def init(key, params):
-        nothing = Metrics(jnp.zeros([]), jnp.ones([]), jnp.zeros([]))
+        nothing = Metrics(*(jnp.float32(x) for x in (0, 1, 0)))
         return MonitorState(PerWorker(nothing), inner.init(key, params))
 
     def reduce(key, updates, state, axis_name):
@@ -58,13 +60,14 @@ def monitor(inner: Compressor) -> Compressor:
         energy = _energy(carried)
         lost = _energy(jax.tree.map(jnp.subtract, carried, reduced.sent))
         metrics = Metrics(
-            compression_error=jnp.where(energy > 0, lost / energy, 0.0),
-            kept_energy=jnp.where(energy > 0, _energy(reduced.sent) / energy, 1.0),
+            compression_error=jnp.where(energy == 0, 0.0, lost / energy),
+            kept_energy=jnp.where(energy == 0, 1.0, _energy(reduced.sent) / energy),
             error_norm=jnp.sqrt(_energy(error_memory(inner_state, updates))),
         )
-        return reduced, MonitorState(PerWorker(metrics), inner_state)
+        # With no array to measure they are constants, and a scan or a switch around would see another type.
+        return reduced, MonitorState(PerWorker(vary(metrics, axis_name)), inner_state)
 
-    return Compressor(init, reduce, inner.message_bits, inner.codec)
+    return Compressor(init, reduce, inner.message_bits, remembers=inner.remembers)
 
 
 def monitor_metrics(state: Any) -> dict[str, jax.Array]:
@@ -80,4 +83,4 @@ def monitor_metrics(state: Any) -> dict[str, jax.Array]:
 def _energy(tree: Any) -> jax.Array:
     """|tree|^2 in float32."""
     squares = [jnp.sum(jnp.square(x.astype(jnp.float32))) for x in jax.tree.leaves(tree)]
-    return sum(squares, jnp.zeros([]))
+    return sum(squares, jnp.float32(0))

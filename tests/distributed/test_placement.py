@@ -185,3 +185,17 @@ def test_one_worker_s_memory_is_copied_to_five():
 def test_a_number_of_workers_below_one_is_refused(workers):
     with pytest.raises(ValueError, match=f"workers is the new number of workers, at least 1; got {workers}"):
         reshard_workers(STATE, workers)
+
+
+@pytest.mark.parametrize("dtype", [jnp.int32, jnp.bool_])
+def test_state_without_a_mean_is_not_resharded(dtype):
+    with pytest.raises(ValueError, match="only floating state has a mean"):
+        reshard_workers(PerWorker(jnp.ones((4, 2), dtype)), 2)
+
+
+def test_a_state_without_rows_of_workers_is_refused_by_the_step():
+    mesh, optimizer = jaxcompress.data_mesh(4), jaxcompress.compress(jaxcompress.error_feedback(jaxcompress.top_k(0.1)))
+    params = jaxcompress.replicate({"x": jnp.zeros((30, 30))}, mesh)
+    step = jaxcompress.make_train_step(lambda params, extra, batch: (0.0, (extra, {})), optimizer, mesh)
+    with pytest.raises(ValueError, match=r"a first axis of 4 workers; got \[\(30,\)\]. jaxcompress.init_state"):
+        step(params, optimizer.init(params), {}, jnp.zeros((4,)))

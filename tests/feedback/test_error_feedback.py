@@ -152,12 +152,12 @@ def test_the_memory_is_of_what_the_inner_compressor_says_it_sent():
 def test_error_memory_is_the_sum_of_all_memories_and_zero_where_there_is_none():
     like = {"a": jnp.ones((2,)), "b": jnp.ones((3,)), "c": jnp.ones((1,), jnp.bfloat16)}
     parts = parse(
-        "partition({'one': error_feedback(top_k(0.5)), 'two': error_feedback(error_feedback(top_k(0.5))),"
+        "partition({'one': error_feedback(top_k(0.5)), 'two': error_feedback(cast('bfloat16')),"
         " 'none': dense()}, by_path({'a': 'one', 'b': 'two'}, default='none'))"
     )
     state = jax.tree.map(jnp.ones_like, parts.init(jax.random.key(0), like))
     memory = error_memory(state, like)
-    assert_same_bits(memory, {"a": jnp.ones(2), "b": 2 * jnp.ones(3), "c": jnp.zeros(1)})
+    assert_same_bits(memory, {"a": jnp.ones(2), "b": jnp.ones(3), "c": jnp.zeros(1)})
 
 
 def test_a_memory_of_factors_is_none_of_the_updates():
@@ -185,3 +185,30 @@ def test_what_is_no_compressor_is_refused(inner):
         ValueError, match=r"error_feedback wraps a compressor, as in error_feedback\(top_k\(0.01\)\); got"
     ):
         error_feedback(inner)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "error_feedback(top_k(0.1))",
+        "monitor(error_feedback(top_k(0.1)))",
+        "power_sgd(2, inner=error_feedback(cast('bfloat16')))",
+        "switch(warmup(1), dense(), error_feedback(top_k(0.1)))",
+        "partition({'matrix': error_feedback(top_k(0.1)), 'rest': dense()}, by_shape())",
+    ],
+)
+def test_a_memory_around_a_memory_is_refused(inner):
+    with pytest.raises(ValueError, match="has an error memory already"):
+        error_feedback(parse(inner))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("text", ["top_k(0.5)", "qsgd(8)", "power_sgd(1)", "cast('bfloat16')", "dense()"])
+def test_one_step_that_is_not_finite_does_not_stay_in_the_memory(text, bad):
+    compressor = error_feedback(parse(text))
+    good = random_updates(0, {"x": jnp.zeros((8, 4))})
+    first = run(compressor, good, first_state(compressor, {"x": jnp.zeros((8, 4))}))
+    spoilt = run(compressor, {"x": good["x"].at[1, 2, 3].set(bad)}, first.state)
+    after = run(compressor, good, spoilt.state)
+    for part in (spoilt.state.error, after.mean, after.state.error):
+        assert all(np.isfinite(x).all() for x in jax.tree.leaves(part))

@@ -131,3 +131,20 @@ def test_what_is_no_compressor_is_refused(inner):
         ValueError, match=r"monitor wraps a compressor, as in monitor\(error_feedback\(top_k\(0.01\)\)\)"
     ):
         monitor(inner)
+
+
+def test_what_is_not_a_number_is_not_reported_as_perfect():
+    compressor = monitor(top_k(0.5))
+    spoilt = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), random_updates(0, TREE))
+    metrics = monitor_metrics(run(compressor, spoilt, first_state(compressor, TREE)).state)
+    assert np.isnan(metrics["compression_error"]).all() and np.isnan(metrics["kept_energy"]).all()
+
+
+def test_measuring_no_array_keeps_its_type_in_a_switch():
+    compressor = parse("switch(warmup(1), monitor(top_k(0.1)), top_k(0.1))")
+    run(compressor, {"none": jnp.zeros((WORKERS, 0))}, first_state(compressor, {"none": jnp.zeros((0,))}))
+
+
+def test_a_monitor_is_no_codec():
+    with pytest.raises(ValueError, match="hands its kept values to a codec"):
+        top_k(0.1, inner=monitor(dense()))
