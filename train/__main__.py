@@ -1,13 +1,19 @@
 """The command line: ``python -m train CONFIG.yaml [--field value …]``.
 
-Exit codes: 0 after a summary, 1 for a run that has diverged (and for a bug, with a traceback), 2 for bad input.
+Exit codes: 0 after a summary, 1 for a run that has diverged (and for a bug, with a traceback), 2 for bad input,
+130 and 143 for a run that Ctrl-C or SIGTERM has stopped.
 """
 
+import os
+import signal
 import sys
 from collections.abc import Sequence
 
+import jax
+
 from train.config import load_config
 from train.errors import EXIT_CODE_BAD_INPUT, EXIT_CODE_DIVERGED, DivergedError, InputError
+from train.interruption import InterruptedRunError
 from train.loop import run
 from train.metrics import to_json
 from train.processes import is_main_process
@@ -23,6 +29,14 @@ def main(arguments: Sequence[str]) -> int:
     except DivergedError as error:
         print(f"diverged: {error}", file=sys.stderr)
         return EXIT_CODE_DIVERGED
+    except InterruptedRunError as error:
+        print(error, file=sys.stderr, flush=True)
+        if jax.process_count() > 1:
+            os._exit(error.exit_code)  # JAX would first wait for the others, and they may wait for this one
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("stopped before the first step", file=sys.stderr)
+        return 128 + signal.SIGINT
     if is_main_process():
         print(to_json(summary), flush=True)
     return 0

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import time
+from typing import NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +16,14 @@ from train.data.batches import test_batches, train_batches
 from train.data.catalogue import load_dataset
 from train.data.dataset import Dataset
 from train.errors import DivergedError
+from train.interruption import InterruptedRunError, Interruption, noticed
+from train.messages import introduction, last_checkpoint
 from train.metrics import MetricsLog, Summary
 from train.models.catalogue import build_model
 from train.optimizer import make_schedule
 from train.plan import Plan, make_plan
 from train.processes import is_main_process, together
-from train.program import Program, TrainState, build_program, count
+from train.program import TrainState, build_program
 from train.progress import History, Progress
 from train.setup import Setup, prepare
 from train.task import Evaluation
@@ -37,7 +40,7 @@ def run(config: Config) -> Summary:
             plan = make_plan(config, dataset)
         loop = Loop(setup, dataset, plan)
         at_end.callback(loop.close)
-        return loop.run()
+        return loop.run(at_end.enter_context(noticed()))
 
 
 class Loop:
@@ -64,7 +67,7 @@ class Loop:
         self.screen = Screen(config.name, progress.step, plan.total, shown=is_main_process())
         self.screen.line(introduction(setup, self.program, state))
 
-    def run(self) -> Summary:
+    def run(self, interruption: Interruption) -> Summary:
         """Takes the steps that are left; what is due after a step is saved last, so that a checkpoint knows it all."""
         plan = self.plan
         self.started = self.logged_at = time.monotonic()
@@ -77,10 +80,22 @@ class Loop:
                 self._evaluate(step)
             if plan.is_due(step, plan.save_every) and step < plan.total:
                 self._save(step)
+            if interruption.signal_number is not None and step < plan.total:
+                self._stop(step, interruption.signal_number)
         # Made once and saved: a run that is over tells the same summary whenever it is started again.
         summary = self._summary()
         self._save(plan.total, summary)
         return summary
+
+    def _stop(self, step: int, signal_number: int) -> NoReturn:
+        """Ends the run after `step`, with a checkpoint of it where that takes no other process."""
+        checkpoints = self.setup.checkpoints
+        if checkpoints is None or jax.process_count() > 1:
+            # The others may be in another step, and a checkpoint needs them all in the same one.
+            raise InterruptedRunError(f"stopped after step {step}. {last_checkpoint(self.setup)}", signal_number)
+        if checkpoints.newest_step != step:
+            self._save(step)
+        raise InterruptedRunError(f"stopped after step {step}; the same command goes on from there", signal_number)
 
     def close(self) -> None:
         """Ends the files and gives the terminal back."""
@@ -185,22 +200,3 @@ def _means(values: dict[str, jax.Array]) -> dict[str, jax.Array]:
 def monitored(opt_state: optax.OptState) -> dict[str, float]:
     """What the compressor's monitor saw in the last step, mean over the workers."""
     return jax.tree.map(float, jax.device_get(_means(jaxcompress.monitor_metrics(opt_state))))
-
-
-def last_checkpoint(setup: Setup) -> str:
-    """Which checkpoint is there at the end of a run that has not come to its last step, in words."""
-    if setup.checkpoints is None:
-        return "Without --workdir there is no checkpoint."
-    newest = setup.checkpoints.newest_step
-    return "There is no checkpoint yet." if newest is None else f"The last checkpoint is that of step {newest}."
-
-
-def introduction(setup: Setup, program: Program, state: TrainState) -> str:
-    """What is about to be trained, in a line."""
-    config = setup.config
-    begins = f"goes on after step {setup.progress.step}" if setup.progress.step else "begins"
-    return (
-        f"{config.name} {begins}: {config.model} ({count(state.params):,} parameters) on {config.dataset}, "
-        f"{setup.mesh.size} workers in {jax.process_count()} process(es), {setup.settings['compressor']}; "
-        f"a worker sends {program.bytes_per_step:,.0f} bytes per step, {program.dense_bytes_per_step:,.0f} with dense()"
-    )

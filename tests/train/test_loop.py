@@ -117,6 +117,15 @@ def test_diverged_run_is_found_when_it_is_logged_and_ends_with_exit_code_1(capsy
     assert "Without --workdir there is no checkpoint." in told.err
 
 
+def test_ctrl_c_before_the_first_step_leaves_no_traceback(monkeypatch, capsys):
+    def prepare(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("train.loop.prepare", prepare)
+    assert main([]) == 130
+    assert capsys.readouterr().err == "stopped before the first step\n"
+
+
 def test_convergence_over_several_epochs(tmp_path):
     run(dataclasses.replace(COMPRESSED, epochs=4.0, workdir=str(tmp_path)))
     losses = [line["test_loss"] for line in lines_of(tmp_path) if "test_loss" in line]

@@ -1,7 +1,9 @@
 """A run that is killed at any moment and started again ends bit-identical to one that was not."""
 
 import json
+import re
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -9,8 +11,10 @@ import numpy as np
 import pytest
 from train_helpers import SMALL, finish, saved_arrays, start, summary_of, train, without_time
 
-# 330 steps, a checkpoint every 40: time enough to be killed between two of them.
-LONG = (*SMALL, "--epochs", "30", "--checkpoint-every-steps", "40", "--eval-every-epochs", "10")
+# 330 steps, a checkpoint every 40: time enough to be killed between two of them. Where a run goes on, a line of the log
+# is half done: its mean is over steps of both parts.
+LONG = (*SMALL, "--epochs", "30", "--checkpoint-every-steps", "40", "--log-every-steps", "25")
+LONG = (*LONG, "--eval-every-epochs", "10")
 LAST_STEP = 330
 
 
@@ -21,14 +25,19 @@ def uninterrupted(tmp_path_factory) -> tuple[Path, dict]:
     return workdir, summary_of(train(*LONG, "--workdir", str(workdir)))
 
 
-def kill_after(step: int, workdir: Path) -> None:
-    """Starts the run and kills it, without warning, as soon as it has logged `step` steps."""
+def stop_after(step: int, workdir: Path, signal_number: int) -> subprocess.CompletedProcess[str]:
+    """Starts the run and sends it a signal as soon as it has logged `step` steps."""
     process = start(*LONG, "--workdir", str(workdir))
     deadline = time.monotonic() + 90
     while last_logged_step(workdir) < step and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    assert finish(process).returncode == -signal.SIGKILL
+    process.send_signal(signal_number)
+    return finish(process)
+
+
+def kill_after(step: int, workdir: Path) -> None:
+    """Starts the run and kills it, without warning, as soon as it has logged `step` steps."""
+    assert stop_after(step, workdir, signal.SIGKILL).returncode == -signal.SIGKILL
 
 
 def last_logged_step(workdir: Path) -> int:
@@ -57,6 +66,19 @@ def test_run_killed_in_the_middle_ends_bit_identical(tmp_path, uninterrupted):
     kill_after(92, tmp_path)
     resumed = train(*LONG, "--workdir", str(tmp_path))
     assert "goes on after step" in resumed.stderr
+    assert_same_end(tmp_path, summary_of(resumed), uninterrupted)
+
+
+def test_run_told_to_stop_saves_and_ends_bit_identical(tmp_path, uninterrupted):
+    stopped = stop_after(92, tmp_path, signal.SIGTERM)
+    assert stopped.returncode == 143
+    assert stopped.stdout == ""
+    told = re.fullmatch(
+        r"stopped after step (\d+); the same command goes on from there", stopped.stderr.splitlines()[-1]
+    )
+    assert told is not None, stopped.stderr
+    resumed = train(*LONG, "--workdir", str(tmp_path))
+    assert f"goes on after step {told[1]}:" in resumed.stderr
     assert_same_end(tmp_path, summary_of(resumed), uninterrupted)
 
 

@@ -1,0 +1,62 @@
+"""Signals are noted once, in the main thread only, and the handlers of before come back."""
+
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from train_helpers import REPOSITORY
+
+from train.interruption import SIGNALS, InterruptedRunError, noticed
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    """The tests' own handlers: Ctrl-C may be ignored where they run in the background."""
+    before = {each: signal.signal(each, signal.default_int_handler) for each in SIGNALS}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_signal_is_noted_and_the_handlers_come_back(number):
+    with noticed() as interruption:
+        assert interruption.signal_number is None
+        signal.raise_signal(number)
+        assert interruption.signal_number == number
+    assert [signal.getsignal(each) for each in SIGNALS] == [signal.default_int_handler] * 2
+
+
+def test_second_signal_ends_the_process_at_once():
+    program = "import signal\nfrom train.interruption import noticed\nwith noticed():\n"
+    program += (
+        "    for _ in range(2):\n        signal.raise_signal(signal.SIGTERM)\n        print('here', flush=True)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (-signal.SIGTERM, "here\n")
+
+
+def test_ignored_signal_stays_ignored():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with noticed() as interruption:
+        signal.raise_signal(signal.SIGINT)
+    assert interruption.signal_number is None
+
+
+def test_other_threads_leave_the_handlers_alone():
+    def enter():
+        with noticed():
+            assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+            done.append(True)
+
+    done: list[bool] = []
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert done
+
+
+def test_exit_code_is_that_of_a_shell():
+    assert [InterruptedRunError("", each).exit_code for each in SIGNALS] == [130, 143]
