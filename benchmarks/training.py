@@ -2,6 +2,7 @@
 
     python -m benchmarks.training                     every run, into results/training.csv and the README's table
     python -m benchmarks.training --only digits mnist   some of them; the others' rows stay
+    python -m benchmarks.training --only table          none: the table anew, from the file
 
 Each run is a command that the README shows, in a process of its own, and its last line is the result.
 """
@@ -10,7 +11,7 @@ import dataclasses
 import json
 import subprocess
 import sys
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import tyro
 
@@ -45,7 +46,7 @@ RUNS = [
 class Options:
     """Which runs, and with which seeds."""
 
-    only: tuple[str, ...] = ()  # digits, mnist, cifar10; all if none is named
+    only: tuple[Literal["digits", "mnist", "cifar10", "table"], ...] = ()  # all if none is named
     seeds: tuple[int, ...] = (0,)  # one run for each
 
 
@@ -60,9 +61,10 @@ def main(options: Options) -> None:
             others = [one for one in read_csv("training.csv") if _name(one) != _name(row)]
             rows = sorted([*others, row], key=_place)
             write_csv("training.csv", rows)
-            _write_readme(rows)
             print(f"{row['config']} {row['compressor']}: {row['test_accuracy']}", flush=True)
-    print(markdown(table(read_csv("training.csv"))))
+    rows = read_csv("training.csv")
+    _write_readme(rows)
+    print(markdown(table(rows)))
 
 
 def measure(run: Run, seed: int) -> dict[str, Any]:
@@ -82,6 +84,7 @@ def table(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
         {
             "run": f"`{row['config'].removeprefix('configs/')}`",
             "compressor": f"`{row['compressor']}`",
+            "workers": row["workers"],
             "test accuracy": f"{100 * float(row['test_accuracy']):.2f} %",
             "bytes sent per worker and step": f"{int(row['bytes_per_step']):,}",
             "times fewer": f"{int(row['dense_bytes_per_step']) / int(row['bytes_per_step']):.1f}",
@@ -107,7 +110,7 @@ def _write_readme(rows: list[dict[str, Any]]) -> None:
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     last = rows[-1]
-    where = f"{last['machine']}, Python {last['python']}, jax {last['jax']}; 4 workers share the cores."
+    where = f"One seed; {last['machine']}, shared by all workers; Python {last['python']}, jax {last['jax']}."
     README.write_text(f"{before}{BEGIN}\n{markdown(table(rows))}\n\n{where}\n{END}{after}")
 
 
