@@ -1,6 +1,7 @@
 """The rules a config must keep, checked before a device, a data set or a folder is touched."""
 
 import itertools
+import math
 from collections.abc import Callable
 
 from train.config import Config
@@ -9,23 +10,24 @@ from train.errors import InputError
 # field -> (the rule in words, the rule). Each is written so that NaN breaks it.
 RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
     "min_compression_rate": ("at least 1", lambda c: c.min_compression_rate >= 1),
-    "learning_rate": ("above 0", lambda c: c.learning_rate > 0),
+    "learning_rate": ("above 0 and finite", lambda c: 0 < c.learning_rate < math.inf),
     "momentum": ("in [0, 1)", lambda c: 0 <= c.momentum < 1),
-    "weight_decay": ("at least 0", lambda c: c.weight_decay >= 0),
-    "epochs": ("above 0 and finite", lambda c: 0 < c.epochs < float("inf")),
+    "weight_decay": ("at least 0 and finite", lambda c: 0 <= c.weight_decay < math.inf),
+    "epochs": ("above 0 and finite", lambda c: 0 < c.epochs < math.inf),
     "warmup_epochs": ("at least 0 and less than epochs", lambda c: 0 <= c.warmup_epochs < c.epochs),
     "decay_epochs": ("rising, each above warmup_epochs", lambda c: _is_rising((c.warmup_epochs, *c.decay_epochs))),
     "decay_rate": ("in (0, 1]", lambda c: 0 < c.decay_rate <= 1),
     "batch_size": ("at least 1", lambda c: c.batch_size >= 1),
-    "seed": ("at least 0", lambda c: c.seed >= 0),
+    "seed": ("from 0 to 2**32 - 1", lambda c: 0 <= c.seed < 2**32),
     "workers": ("at least 1", lambda c: _is_count(c.workers)),
-    "eval_every_epochs": ("above 0", lambda c: c.eval_every_epochs > 0),
+    "eval_every_epochs": ("above 0 and finite", lambda c: 0 < c.eval_every_epochs < math.inf),
     "checkpoint_every_steps": (
         "at least 1",
         lambda c: _is_count(c.checkpoint_every_steps),
     ),
     "log_every_steps": ("at least 1", lambda c: c.log_every_steps >= 1),
     "keep_checkpoints": ("at least 1", lambda c: c.keep_checkpoints >= 1),
+    "workdir": ("a folder, or left out", lambda c: c.workdir != ""),
     "num_processes": ("at least 1", lambda c: _is_count(c.num_processes)),
 }
 

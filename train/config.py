@@ -35,13 +35,13 @@ class Config:
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     """What turns the averaged gradient into a step."""
     learning_rate: float = 0.1
-    """Peak learning rate, per optimizer step; above 0."""
+    """Peak learning rate, per optimizer step; above 0 and finite."""
     momentum: float = 0.9
     """Momentum of sgd, in [0, 1); adam and adamw keep their own."""
     nesterov: bool = True
     """Whether the momentum of sgd looks ahead."""
     weight_decay: float = 0.0
-    """Decay of the kernels (never of biases and norms): an L2 gradient, for adamw decoupled; at least 0."""
+    """Decay of the kernels (never of biases and norms): an L2 gradient, for adamw decoupled; at least 0 and finite."""
     warmup_epochs: float = 0.0
     """Epochs over which the learning rate rises linearly from 0; at least 0, less than epochs."""
     schedule: Literal["constant", "cosine", "step"] = "cosine"
@@ -55,13 +55,13 @@ class Config:
     batch_size: int = 128
     """Images per step over all workers together; a multiple of the number of workers."""
     seed: int = 0
-    """Seed of the initial parameters and of the order of the data; at least 0."""
+    """Seed of the initial parameters and of the order of the data; from 0 to 2**32 - 1."""
     workers: int | None = None
     """Workers in all processes together; None means every device. On a CPU, N makes N virtual devices."""
     workdir: str | None = None
     """Folder for checkpoints and metrics; the same folder again resumes. None writes no files at all."""
     eval_every_epochs: float = 1.0
-    """Epochs between two evaluations, above 0; the last step is always evaluated."""
+    """Epochs between two evaluations, above 0 and finite; the last step is always evaluated."""
     checkpoint_every_steps: int | None = None
     """Steps between two checkpoints, at least 1; None means once per epoch. The last step is always saved."""
     log_every_steps: int = 50

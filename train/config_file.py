@@ -1,5 +1,6 @@
 """Reading a YAML file of settings: names and types are checked where the file can still be named."""
 
+import difflib
 import types
 import typing
 from pathlib import Path
@@ -13,10 +14,10 @@ from train.errors import InputError, unknown
 def read_yaml(path: Path, field_types: dict[str, Any]) -> dict[str, Any]:
     """The settings of a YAML file: a mapping from names to values of the types that `field_types` gives them."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _StrictLoader)
     except OSError as error:
-        raise InputError(f"config file {str(path)!r} cannot be read: {error.strerror}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"config file {str(path)!r} cannot be read: {error.strerror}.{_nearest(path)}") from error
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError from a number or a date that Python cannot hold
         raise InputError(f"config file {str(path)!r} is not YAML: {error}") from error
     content = {} if content is None else content
     if not isinstance(content, dict):
@@ -50,8 +51,28 @@ def _typed(path: Path, key: str, value: Any, wanted: Any) -> Any:
 
 
 def _number(value: int | str) -> float | None:
-    """`value` as a number, or None where it is not one."""
+    """`value` as a number, or None where it is not one, or too large to be one."""
     try:
         return float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
+
+
+def _nearest(path: Path) -> str:
+    """Which YAML file beside the missing `path` was perhaps meant, in words; empty where there is none like it."""
+    beside = [each.name for each in path.parent.glob("*.y*ml")]
+    near = difflib.get_close_matches(path.name, beside, n=1, cutoff=0.5)
+    return f" Did you mean {str(path.with_name(near[0]))!r}?" if near else ""
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML in which no key may stand twice; by itself it would silently take the last one."""
+
+    def construct_mapping(self, node, deep=False):
+        """A mapping, as the safe loader makes it."""
+        keys = [key.value for key, _ in node.value]
+        for place, key in enumerate(keys):
+            if key in keys[:place]:
+                line = node.value[place][0].start_mark
+                raise yaml.constructor.ConstructorError(None, None, f"{key!r} stands there twice", line)
+        return super().construct_mapping(node, deep)

@@ -1,6 +1,7 @@
 """The processes of a run: starting their devices, and ending all of them together when one has bad input."""
 
 import contextlib
+import sys
 from collections.abc import Iterator
 
 import jax
@@ -15,6 +16,9 @@ from train.errors import InputError, user_input
 
 def join_processes(config: Config) -> None:
     """Joins the other processes, if there are any, and makes the virtual devices that a CPU is asked for."""
+    if config.num_processes is not None and config.num_processes > 1:
+        others = config.num_processes - 1
+        print(f"waiting for {others} other processes at {config.coordinator}", file=sys.stderr, flush=True)
     with user_input():
         processes = jaxcompress.initialize_processes(config.coordinator, config.num_processes, config.process_id)
     if config.workers is not None:

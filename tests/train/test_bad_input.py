@@ -17,7 +17,8 @@ CASES = {
     "density": (["--compressor", "top_k(1.5)"], ["density", "(0, 1]", "1.5"]),
     "rank": (["--compressor", "power_sgd(0)"], ["rank", "0"]),
     "bits": (["--compressor", "qsgd(99)"], ["bits", "99"]),
-    "range": (["--learning-rate", "-1"], ["learning_rate must be above 0; got -1.0"]),
+    "range": (["--learning-rate", "-1"], ["learning_rate must be above 0 and finite; got -1.0"]),
+    "empty workdir": (["--workdir", ""], ["workdir must be a folder, or left out; got ''"]),
     "batch size": (["--batch-size", "100", "--workers", "8"], ["100 for 8 workers", "--batch-size 96 or 104"]),
     "half a cluster": (["--num-processes", "2"], ["go together"]),
     "process": (

@@ -16,23 +16,24 @@ from train.setup import check_names
 CONFIGS = sorted((REPOSITORY / "configs").glob("*.yaml"))
 
 # For each rule, values on the wrong side of it. NaN is on the wrong side of every one.
-NAN = float("nan")
+NAN, INF = float("nan"), float("inf")
 BROKEN = {
     "min_compression_rate": [0.5, NAN],
-    "learning_rate": [0.0, -1.0, NAN],
+    "learning_rate": [0.0, -1.0, INF, NAN],
     "momentum": [-0.1, 1.0, NAN],
-    "weight_decay": [-1e-4, NAN],
-    "epochs": [0.0, float("inf"), NAN],
+    "weight_decay": [-1e-4, INF, NAN],
+    "epochs": [0.0, INF, NAN],
     "warmup_epochs": [-1.0, 3.0, NAN],
     "decay_epochs": [(2.0, 1.0), (1.0, 1.0), (0.0,), (NAN,)],
     "decay_rate": [0.0, 1.5, NAN],
     "batch_size": [0],
-    "seed": [-1],
+    "seed": [-1, 2**32, 10**400],
     "workers": [0],
-    "eval_every_epochs": [0.0, NAN],
+    "eval_every_epochs": [0.0, INF, NAN],
     "checkpoint_every_steps": [0],
     "log_every_steps": [0],
     "keep_checkpoints": [0],
+    "workdir": [""],
     "num_processes": [0],
 }
 
@@ -81,6 +82,11 @@ def test_empty_file_is_the_defaults(tmp_path):
         ("decay_epochs: 1", "decay_epochs .* must be of type tuple"),
         ("- epochs", "must be a mapping"),
         ("epochs: [", "is not YAML"),
+        ("epochs: 1\nworkers: 2\nepochs: 3", r"'epochs' stands there twice\n.*line 3"),
+        (f"epochs: 1{'0' * 400}", "epochs .* must be of type float"),
+        (f"epochs: 1{'0' * 5000}", "is not YAML: .*digits"),
+        ("epochs: {[1]: 2}", "is not YAML"),
+        ("name: 2026-13-45", "is not YAML: .*month"),
     ],
 )
 def test_wrong_file_says_what_is_wrong(tmp_path, text, message):
@@ -91,6 +97,13 @@ def test_wrong_file_says_what_is_wrong(tmp_path, text, message):
 def test_missing_file_says_so(tmp_path):
     with pytest.raises(InputError, match="cannot be read: No such file"):
         load_config([str(tmp_path / "none.yaml")])
+
+
+def test_missing_file_names_the_nearest_one_beside_it(tmp_path):
+    (tmp_path / "mnist_top_k.yaml").touch()
+    (tmp_path / "digits.yaml").touch()
+    with pytest.raises(InputError, match=r"Did you mean '.*/mnist_top_k\.yaml'\?"):
+        load_config([str(tmp_path / "mnist_topk.yaml")])
 
 
 def test_help_tells_every_field(capsys):

@@ -45,6 +45,7 @@ def test_two_processes_equal_one_process_with_two_devices(tmp_path, one_process)
     for path, array in wanted.items():
         np.testing.assert_array_equal(found[path], array, err_msg=path)
     assert other.returncode == 0, other.stderr
+    assert main.stderr.startswith("waiting for 1 other processes at 127.0.0.1:")
     assert "test_accuracy" not in other.stdout + other.stderr
 
 
