@@ -1,0 +1,118 @@
+"""One worker process on each host, told what to measure."""
+
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.namespaces import Network
+
+REPOSITORY = Path(__file__).parent.parent
+TIMEOUT_SECONDS = 1800
+# They would change what is measured.
+SET_BY_USERS = ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "PJRT_NPROC", "OMP_NUM_THREADS")
+
+
+class Measured(NamedTuple):
+    """One program on all hosts at once."""
+
+    ms: list[float]  # of each step, from the first worker's begin to the last one's end
+    sent_bytes: float  # that one host sent a step: the average of all hosts
+
+
+class HostProcesses:
+    """A Python module running on every host of a network; ended on leaving."""
+
+    def __init__(self, network: Network, python: str, module: str, argument: str):
+        """Starts ``python -m module RANK WORKERS ADDRESS argument`` on each, on that host's share of the cores."""
+        self._errors = tempfile.TemporaryDirectory(prefix="benchmark-")
+        self._processes = []
+        for rank in range(len(network.hosts)):
+            words = [python, "-m", module, str(rank), str(len(network.hosts)), network.address(0), argument]
+            with self._errors_of(rank).open("w") as errors:
+                cores = _cores(rank, len(network.hosts))
+                self._processes.append(_start(network.command(rank, words), cores, errors))
+
+    def __enter__(self) -> "HostProcesses":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        self._errors.cleanup()
+
+    def ready(self) -> dict[str, Any]:
+        """What the first worker says of itself, once all are ready."""
+        return self._answers()[0]
+
+    def measure(self, program: str, warm_up: int, repeats: int) -> Measured:
+        """Runs one of the workers' programs, all at once."""
+        for process in self._processes:
+            print(
+                json.dumps({"program": program, "warm_up": warm_up, "repeats": repeats}), file=process.stdin, flush=True
+            )
+        answers = self._answers()
+        begins = [min(each) for each in zip(*(answer["begins"] for answer in answers), strict=True)]
+        ends = [max(each) for each in zip(*(answer["ends"] for answer in answers), strict=True)]
+        ms = [1e3 * (end - begin) for begin, end in zip(begins, ends, strict=True)]
+        return Measured(ms, statistics.mean(answer["sent_bytes"] for answer in answers) / repeats)
+
+    def _answers(self) -> list[dict[str, Any]]:
+        """One line of JSON from each; where one has none, all are ended, since the others would wait for it."""
+        with ThreadPoolExecutor(len(self._processes)) as pool:
+            reads = {pool.submit(_next_json, process.stdout): rank for rank, process in enumerate(self._processes)}
+            try:
+                for read in as_completed(reads, TIMEOUT_SECONDS):
+                    if read.result() is None:
+                        raise RuntimeError(
+                            f"worker {reads[read]} ended: {self._errors_of(reads[read]).read_text()[-2000:]}"
+                        )
+            except BaseException:
+                self._end()
+                raise
+            return [read.result() for read in reads]
+
+    def _errors_of(self, rank: int) -> Path:
+        return Path(self._errors.name, str(rank))
+
+    def _end(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+def _start(command: Sequence[str], cores: set[int], errors: Any) -> subprocess.Popen[str]:
+    """A process on these cores; its standard error goes to a file, which cannot fill up as a pipe does."""
+    clean = {name: value for name, value in os.environ.items() if name not in SET_BY_USERS}
+    everything = os.sched_getaffinity(0)
+    # A child keeps the cores of the thread that starts it, so it counts them right from its beginning.
+    os.sched_setaffinity(0, cores)
+    try:
+        return subprocess.Popen(
+            command,
+            cwd=REPOSITORY,
+            env=clean | {"JAX_PLATFORMS": "cpu"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        )
+    finally:
+        os.sched_setaffinity(0, everything)
+
+
+def _cores(rank: int, workers: int) -> set[int]:
+    """A worker's share of this process's cores, at least one."""
+    cores = sorted(os.sched_getaffinity(0))
+    share = max(1, len(cores) // workers)
+    return {cores[(rank * share + place) % len(cores)] for place in range(share)}
+
+
+def _next_json(lines: Any) -> dict[str, Any] | None:
+    """The next line that is one; gloo prints others. None at the end."""
+    return next((json.loads(line) for line in lines if line.startswith("{")), None)
