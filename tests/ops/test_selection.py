@@ -1,5 +1,6 @@
 """The chosen places against NumPy's sort; how many they are, and which densities are refused."""
 
+import functools
 import math
 
 import jax
@@ -8,8 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.sharding import PartitionSpec as P
 
-from jaxcompress.ops.selection import check_density, kept_of, largest
+import jaxcompress
+from jaxcompress.ops.selection import LONG, check_density, kept_of, largest
 
 chosen = jax.jit(largest, static_argnums=1)
 ROWS, LENGTH = 3, 40
@@ -48,6 +51,31 @@ def test_half_precision_is_chosen_as_in_float32(dtype):
     # Few different values, so that ties are many.
     rows = jnp.asarray(np.random.default_rng(1).standard_normal((ROWS, LENGTH)), dtype)
     np.testing.assert_array_equal(chosen(rows, 0.5), chosen(rows.astype(jnp.float32), 0.5))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("density", [1e-9, 0.01, 1.0])
+def test_rows_on_both_sides_of_long_are_chosen_alike(density, dtype):
+    values = np.random.default_rng(2).standard_normal((2, LONG)).astype(np.float32)
+    values[1] = np.round(values[1])  # ties
+    for rows in (jnp.asarray(values, dtype), jnp.asarray(values[:, 1:], dtype)):
+        expected = numpy_largest(np.asarray(rows.astype(jnp.float32)), kept_of(density, rows.shape[1]))
+        np.testing.assert_array_equal(np.sort(chosen(rows, density), axis=1), np.sort(expected, axis=1))
+
+
+def test_long_rows_are_chosen_alike_under_vmap_and_shard_map():
+    rows = np.random.default_rng(3).standard_normal((4, 1, LONG)).astype(np.float32)
+    rows[2] = np.round(rows[2])
+    choose = functools.partial(largest, density=0.01)
+    mesh = jaxcompress.data_mesh(4)
+
+    def one_worker(x):
+        return choose(x[0])[None]
+
+    sharded = jax.shard_map(one_worker, mesh=mesh, in_specs=P("data"), out_specs=P("data"), check_vma=True)
+    expected = [np.sort(numpy_largest(worker, kept_of(0.01, LONG))) for worker in rows]
+    np.testing.assert_array_equal(jax.jit(sharded)(rows), expected)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(choose))(rows), expected)
 
 
 @given(st.floats(0, 1, exclude_min=True), st.integers(1, 10**7))

@@ -1,0 +1,98 @@
+"""Which entries of long rows are largest, found by counting: how many are at least so large?
+
+Without its sign a float32 orders like the integer of its bits, so the k-th largest magnitude is a number of 31 bits.
+One pass over the memory counts at seven probes and leaves an eighth of the range: eleven passes, and fewer once a count
+is exactly k. Where entries tie with the k-th, the same search over places finds where the first of them end.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int32
+
+WAYS = 8  # parts that a pass cuts the range into; more would keep the processor busier than the memory
+BLOCK = 1024  # entries that are counted together
+NAN = 0x7F800001  # every NaN, one above the bits of infinity
+
+
+class _Range(NamedTuple):
+    """Where the number lies that is sought, row by row."""
+
+    low: jax.Array  # at least `kept` entries reach it
+    high: jax.Array  # fewer do
+    count: jax.Array  # how many reach `low`
+
+
+def largest_mask(rows: Float[Array, "rows length"], kept: int) -> Bool[Array, "rows length"]:
+    """True at the `kept` entries of each row that are largest in magnitude; of equal ones, at the first."""
+    length = rows.shape[1]
+    zero = jnp.zeros_like(rows[:, 0], jnp.int32)
+
+    def at_least(rows, key):
+        return _keys(rows) >= key[:, None]
+
+    threshold, _, count = _search(at_least, rows, _Range(zero, zero + NAN + 1, zero + length), kept)
+
+    def without_last(rows, places):
+        keys, place = _keys(rows), lax.broadcasted_iota(jnp.int32, rows.shape, 1)
+        tie = (keys == threshold[:, None]) & (place < length - places[:, None])
+        return (keys > threshold[:, None]) | tie
+
+    # With `count` equal to `kept` there is nothing to leave out, and the second search ends before its first pass.
+    return without_last(rows, _search(without_last, rows, _Range(zero, zero + length, count), kept).low)
+
+
+def _search(mask: Callable[..., jax.Array], rows: jax.Array, start: _Range, kept: int) -> _Range:
+    """In each row's range the largest number whose mask is true `kept` times or more; any number, if `kept` times."""
+
+    def unfinished(now):
+        return jnp.any((now.high - now.low > 1) & (now.count != kept))
+
+    def narrow(now):
+        # Without the barrier XLA moves all that does not depend on the probes out of the loop: into arrays as long as
+        # the rows, which every pass would have to read.
+        own, low = lax.optimization_barrier((rows, now.low))
+        width, steps = now.high - low, jnp.arange(1, WAYS, dtype=jnp.int32)[:, None]
+        probes = low + width // WAYS * steps + width % WAYS * steps // WAYS
+        counts = jnp.stack(_counts([mask(own, probe) for probe in probes]))
+        enough = counts >= kept
+        # A larger number is reached less often.
+        return _Range(
+            low=jnp.max(jnp.where(enough, probes, low), axis=0),
+            high=jnp.min(jnp.where(enough, now.high, probes), axis=0),
+            count=jnp.min(jnp.where(enough, counts, now.count), axis=0),
+        )
+
+    return lax.while_loop(unfinished, narrow, start)
+
+
+def _keys(rows: Float[Array, "rows length"]) -> Int32[Array, "rows length"]:
+    """Integers that order like magnitudes: denormal numbers too, which a comparison of floats may take for zero."""
+    return jnp.minimum(lax.bitcast_convert_type(rows.astype(jnp.float32), jnp.int32) & 0x7FFFFFFF, NAN)
+
+
+def _counts(masks: Sequence[jax.Array]) -> list[jax.Array]:
+    """How often each mask is true in each row, in one pass over what they are computed from."""
+    zeros = (np.int32(0),) * len(masks)
+    totals = [0] * len(masks)
+    for parts in zip(*(blocks(mask.astype(jnp.int32), BLOCK) for mask in masks), strict=True):
+        # One reduction of several operands is one loop on every backend; for a sum of its own XLA writes out the mask.
+        sums = lax.reduce(parts, zeros, lambda x, y: tuple(a + b for a, b in zip(x, y, strict=True)), (2,))
+        totals = [total + jnp.sum(each, axis=1, dtype=jnp.int32) for total, each in zip(totals, sums, strict=True)]
+    return totals
+
+
+def blocks(rows: jax.Array, length: int) -> Iterator[jax.Array]:
+    """Rows cut into blocks, (rows, blocks, length), then the shorter one at the end, (rows, 1, …), if there is any.
+
+    Filling the last block would be shorter to write, and would copy all others.
+    """
+    count, whole = rows.shape[1] // length, rows.shape[1] // length * length
+    if count:
+        yield rows[:, :whole].reshape(rows.shape[0], count, length)
+    if whole < rows.shape[1]:
+        yield rows[:, None, whole:]
