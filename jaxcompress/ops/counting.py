@@ -6,7 +6,7 @@ is exactly k. Where entries tie with the k-th, the same search over places finds
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +78,7 @@ def _keys(rows: Float[Array, "rows length"]) -> Int32[Array, "rows length"]:
 def _counts(masks: Sequence[jax.Array]) -> list[jax.Array]:
     """How often each mask is true in each row, in one pass over what they are computed from."""
     zeros = (np.int32(0),) * len(masks)
-    totals = [0] * len(masks)
+    totals: list[Any] = [0] * len(masks)
     for parts in zip(*(blocks(mask.astype(jnp.int32), BLOCK) for mask in masks), strict=True):
         # One reduction of several operands is one loop on every backend; for a sum of its own XLA writes out the mask.
         sums = lax.reduce(parts, zeros, lambda x, y: tuple(a + b for a, b in zip(x, y, strict=True)), (2,))
