@@ -3,24 +3,15 @@
 import math
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from jaxcompress.stats.collective import Branch, Collective, Traffic, largest, repeated
+from jaxcompress.stats.hlo_text import Computation, Instruction, read_hlo
 
 _OPERATIONS = {
     *("all-reduce", "all-gather", "reduce-scatter", "all-to-all"),
     *("ragged-all-to-all", "collective-permute", "collective-broadcast"),
 }
 _SHAPE = re.compile(r"\b(pred|bf16|[sufc]\d+\w*)\[([\d,<=]*)\](?:\{(?:[^}]*?E\((\d+)\))?[^}]*\})?")
-_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.-]+) = (.*)$")
-_CALLED = re.compile(r"\b(?:to_apply|calls|body|condition)=%?([\w.-]+)|\bcalled_computations=\{([^}]*)\}")
-
-
-class _Instruction(NamedTuple):
-    shape: str
-    opcode: str
-    operands: list[str]
-    attributes: str
 
 
 def traffic_of_hlo(text: str, branch: Branch = largest) -> Traffic:
@@ -50,49 +41,15 @@ def traffic_of_hlo(text: str, branch: Branch = largest) -> Traffic:
       (Collective(operation='all-gather', dtypes=('uint16',), payload_bytes=20, group=4, count=1),)
     """
     workers = math.prod(int(n) for n in re.findall(r"\b(?:num_partitions|replica_count)=(\d+)", text.split("\n", 1)[0]))
-    computations, entry = _computations(text)
+    computations, entry = read_hlo(text)
     return Traffic(tuple(_walk(computations, entry, workers, branch)))
 
 
-def _computations(text: str) -> tuple[dict[str, dict[str, _Instruction]], str]:
-    """The instructions of each computation by name, and the name of the entry."""
-    computations: dict[str, dict[str, _Instruction]] = {}
-    current, entry = "", None
-    for line in text.splitlines():
-        if line.endswith("{") and "->" in line and not line[:1].isspace():
-            current = line.removeprefix("ENTRY ").split()[0].lstrip("%").split("(")[0]
-            computations[current] = {}
-            entry = current if line.startswith("ENTRY ") else entry
-        elif current and (found := _INSTRUCTION.match(line)):
-            computations[current][found[1]] = _instruction(found[2])
-    if entry is None:
-        raise ValueError("this is no text of a compiled program: it has no ENTRY computation.")
-    return computations, entry
-
-
-def _instruction(text: str) -> _Instruction:
-    """Splits ``shape opcode(operands), attributes``."""
-    shape_end = _closing(text, 0) if text.startswith("(") else text.find(" ")
-    opcode, _, rest = text[shape_end:].partition("(")
-    end = _closing("(" + rest, 0) - 1
-    return _Instruction(text[:shape_end], opcode.strip(), re.findall(r"%([\w.-]+)", rest[:end]), rest[end:])
-
-
-def _closing(text: str, start: int) -> int:
-    """The place after the bracket that closes the one at `start`."""
-    depth = 0
-    for place in range(start, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[place], 0)
-        if depth == 0:
-            return place + 1
-    return len(text)
-
-
-def _walk(computations: dict, name: str, workers: int, branch: Branch) -> Iterator[Collective]:
-    for instruction in computations[name].values():
+def _walk(computations: dict[str, Computation], name: str, workers: int, branch: Branch) -> Iterator[Collective]:
+    for own_name, instruction in computations[name].items():
         opcode = instruction.opcode
         # The second half of an asynchronous pair names the same computation again.
-        if opcode.endswith(("-done", "-update")):
+        if opcode.endswith(("-done", "-update")) or _started_elsewhere(own_name, computations[name]):
             continue
         if opcode.removesuffix("-start") in _OPERATIONS:
             yield _collective(instruction, computations[name], workers)
@@ -102,11 +59,17 @@ def _walk(computations: dict, name: str, workers: int, branch: Branch) -> Iterat
             branches = [Traffic(tuple(_walk(computations, each, workers, branch))) for each in names]
             yield from branch(branches).collectives
             continue
-        called = [each or several for each, several in _CALLED.findall(instruction.attributes)]
-        names = [each for group in called for each in re.findall(r"[\w.-]+", group)]
-        inner = [each for name_ in names for each in _walk(computations, name_, workers, branch)]
+        inner = [each for called in instruction.called for each in _walk(computations, called, workers, branch)]
         if inner:
             yield from repeated(inner, _rounds(instruction))
+
+
+def _started_elsewhere(name: str, computation: Computation) -> bool:
+    """Whether it goes on with a collective: TPUs write one again into each fusion that runs a part of it."""
+    if "async_collective_fusion_config" not in computation[name].attributes:
+        return False
+    starts = [one for one in computation.values() if '"AsyncCollectiveStart"' in one.attributes]
+    return not any(name in one.operands for one in starts)
 
 
 def _branches(attributes: str) -> list[str]:
@@ -116,7 +79,7 @@ def _branches(attributes: str) -> list[str]:
     return [re.findall(rf"{which}_computation=%?([\w.-]+)", attributes)[0] for which in ("false", "true")]
 
 
-def _rounds(instruction: _Instruction) -> int:
+def _rounds(instruction: Instruction) -> int:
     if instruction.opcode != "while":
         return 1
     if found := re.search(r"known_trip_count\W+n\W+(\d+)", instruction.attributes):
@@ -126,7 +89,7 @@ def _rounds(instruction: _Instruction) -> int:
     )
 
 
-def _collective(instruction: _Instruction, siblings: dict[str, _Instruction], workers: int) -> Collective:
+def _collective(instruction: Instruction, siblings: Computation, workers: int) -> Collective:
     operation = instruction.opcode.removesuffix("-start")
     # The further operands of a ragged exchange are offsets, which stay here.
     operands = instruction.operands[: 1 if operation.startswith("ragged") else None]

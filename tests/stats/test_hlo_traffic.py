@@ -155,6 +155,61 @@ def test_called_computations_are_followed():
     assert one("ROOT %y = f32[6]{0} call(%x), to_apply=%body", others=BODY).payload_bytes == 24
 
 
-def test_a_text_without_an_entry_is_no_program():
-    with pytest.raises(ValueError, match="no ENTRY"):
-        traffic_of_hlo("not a program")
+# A TPU runs an all-gather in parts, each fused with a computation. Of such a program, with a matrix product between its
+# start and its end; only what names neither operands nor computations is left out.
+PARTS = """%fused_computation.7 (param_0.15: u32[1,1,512]) -> (u32[1,1,512], u32[8,1,512], s32[2], u32[]) {
+  %param_0.15 = u32[1,1,512]{2,1,0:T(1,128)S(1)} parameter(0)
+  %all-gather.6 = u32[8,1,512]{2,1,0:T(1,128)} all-gather(%param_0.15), channel_id=1, \
+replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}, use_global_device_ids=true, frontend_attributes={chain_id="0"}, \
+backend_config={"async_collective_fusion_config":{"flag_start":"-1","flag_end":"-1"}}
+  ROOT %custom-call.1 = (u32[1,1,512]{2,1,0:T(1,128)S(1)}, u32[8,1,512]{2,1,0:T(1,128)}, s32[2]{0:S(4)}, \
+u32[]{:S(2)}) custom-call(%all-gather.6), custom_call_target="AsyncCollectiveStart"
+}
+
+%async_collective_fusion.13 (param_0.18: u32[1,1,512], param_1.6: u32[8,1,512], param_9.2: bf16[64,64]) -> \
+(bf16[64,64], u32[8,1,512]) {
+  %param_9.2 = bf16[64,64]{1,0:T(8,128)(2,1)S(1)} parameter(2)
+  %convolution.13 = bf16[64,64]{1,0:T(8,128)(2,1)} convolution(%param_9.2, %param_9.2), dim_labels=bf_io->bf
+  %param_0.18 = u32[1,1,512]{2,1,0:T(1,128)S(1)} parameter(0)
+  %param_1.6 = u32[8,1,512]{2,1,0:T(1,128)} parameter(1)
+  %all-gather.8 = u32[8,1,512]{2,1,0:T(1,128)} all-gather(%param_0.18), channel_id=1, \
+replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}, use_global_device_ids=true, frontend_attributes={chain_id="0"}, \
+backend_config={"async_collective_fusion_config":{"flag_start":"2","flag_end":"8"}}
+  ROOT %tuple.8 = (bf16[64,64]{1,0:T(8,128)(2,1)S(1)}, u32[8,1,512]{2,1,0:T(1,128)}) tuple(%convolution.13, \
+%all-gather.8)
+}
+
+%fused_computation.14 (param_0.34: u32[1,1,512], param_1.22: u32[8,1,512]) -> u32[8,1,512] {
+  %param_0.34 = u32[1,1,512]{2,1,0:T(1,128)S(1)} parameter(0)
+  %param_1.22 = u32[8,1,512]{2,1,0:T(1,128)} parameter(1)
+  %all-gather.20 = u32[8,1,512]{2,1,0:T(1,128)} all-gather(%param_0.34), channel_id=1, \
+replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}, use_global_device_ids=true, frontend_attributes={chain_id="0"}, \
+backend_config={"async_collective_fusion_config":{"flag_start":"2","flag_end":"8"}}
+  ROOT %custom-call.3 = u32[8,1,512]{2,1,0:T(1,128)} custom-call(%param_0.34, %param_1.22, %all-gather.20), \
+custom_call_target="AsyncCollectiveDone"
+}
+""".replace("\\\n", "")
+
+
+def test_a_collective_in_parts_counts_once():
+    each = one(
+        "%m = u32[1,1,512]{2,1,0:T(1,128)} bitcast(%x)",
+        "%async-collective-start = (u32[1,1,512], u32[8,1,512]) fusion(%m), kind=kCustom, calls=%fused_computation.7",
+        "%fusion.13 = (bf16[64,64], u32[8,1,512]) fusion(%m), kind=kCustom, calls=%async_collective_fusion.13",
+        "ROOT %async-collective-done = u32[8,1,512] fusion(%m), kind=kCustom, calls=%fused_computation.14",
+        others=PARTS,
+    )
+    assert each == ("all-gather", ("uint32",), 2048, 8, 1)
+
+
+def test_a_gather_that_a_tpu_makes_a_sum_counts_as_one():
+    # Each worker writes its part into zeros, and all are added: twice what a ring all-gather sends.
+    each = one(
+        "%m = u32[24]{0:T(128)S(1)} dynamic-update-slice(%x, %x, %x)",
+        "ROOT %all-reduce.7 = u32[24]{0:T(128)} all-reduce(%m), channel_id=2, replica_groups={{0,1,2,3,4,5,6,7}}, "
+        "use_global_device_ids=true, to_apply=%add.6, "
+        'backend_config={"scoped_memory_configs":[{"memory_space":"0","offset":"0","size":"67108864"}],'
+        '"collective_algorithm_config":{"emitter":"RotatedPincerEmitter","strategy":"UniDirection1DRingStrategy"}}',
+        others="%add.6 (a: u32[], b: u32[]) -> u32[] {\n  %a = u32[] parameter(0)\n  ROOT %s = u32[] add(%a, %a)\n}\n",
+    )
+    assert (each.operation, each.payload_bytes, each.wire_bytes) == ("all-reduce", 96, 168)

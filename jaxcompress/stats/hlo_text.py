@@ -1,0 +1,63 @@
+"""The text of a compiled program, read: computations, made of instructions."""
+
+import re
+from typing import NamedTuple
+
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.-]+) = (.*)$")
+_CALLED = re.compile(r"\b(?:to_apply|calls|body|condition)=%?([\w.-]+)|\bcalled_computations=\{([^}]*)\}")
+
+
+class Instruction(NamedTuple):
+    """One line of a computation: ``shape opcode(operands), attributes``."""
+
+    shape: str
+    opcode: str
+    operands: list[str]
+    attributes: str
+
+    @property
+    def called(self) -> list[str]:
+        """The computations that it names, but for the branches of a conditional."""
+        names = [each or several for each, several in _CALLED.findall(self.attributes)]
+        return [each for group in names for each in re.findall(r"[\w.-]+", group)]
+
+
+# The instructions of a computation by name, in its order: that of execution, where the program is scheduled.
+Computation = dict[str, Instruction]
+
+
+def read_hlo(text: str) -> tuple[dict[str, Computation], str]:
+    """The computations of a compiled program by name, and the name of the entry.
+
+    Raises:
+      ValueError: if `text` has no entry.
+    """
+    computations: dict[str, Computation] = {}
+    current, entry = "", None
+    for line in text.splitlines():
+        if line.endswith("{") and "->" in line and not line[:1].isspace():
+            current = line.removeprefix("ENTRY ").split()[0].lstrip("%").split("(")[0]
+            computations[current] = {}
+            entry = current if line.startswith("ENTRY ") else entry
+        elif current and (found := _INSTRUCTION.match(line)):
+            computations[current][found[1]] = _instruction(found[2])
+    if entry is None:
+        raise ValueError("this is no text of a compiled program: it has no ENTRY computation.")
+    return computations, entry
+
+
+def _instruction(text: str) -> Instruction:
+    shape_end = _closing(text, 0) if text.startswith("(") else text.find(" ")
+    opcode, _, rest = text[shape_end:].partition("(")
+    end = _closing("(" + rest, 0) - 1
+    return Instruction(text[:shape_end], opcode.strip(), re.findall(r"%([\w.-]+)", rest[:end]), rest[end:])
+
+
+def _closing(text: str, start: int) -> int:
+    """The place after the bracket that closes the one at `start`."""
+    depth = 0
+    for place in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if depth == 0:
+            return place + 1
+    return len(text)
