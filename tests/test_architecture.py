@@ -204,7 +204,7 @@ def mirrorless_tests(root: Path) -> list[str]:
         if not name.startswith("test_") or path in TESTS_WITHOUT_A_FILE:
             continue
         source = Path(folder, name.removeprefix("test_"))
-        home = root if folder.split("/")[0] == "train" else root / "jaxcompress"
+        home = root if folder.split("/")[0] in ("train", "benchmarks") else root / "jaxcompress"
         found += [] if (home / source).exists() else [f"{path}: there is no {source} for it to test"]
     return found
 

@@ -1,0 +1,27 @@
+"""The table beside dense, and growth with the workers."""
+
+from benchmarks.compiled_table import growth, table
+
+
+def row(compressor, workers, sent, temp="2.00", buckets="", flags="default"):
+    return {
+        **{"platform": "cpu", "workers": str(workers), "compressor": compressor, "buckets": buckets, "flags": flags},
+        **{"asked_bytes": str(sent), "wire_bytes": str(sent), "collectives": "1", "temp_copies": temp},
+        **{"overlapping": "", "early": "", "backward_between": ""},
+    }
+
+
+def test_each_row_stands_beside_dense_on_the_same_workers():
+    rows = [row("dense()", 8, 1000), row("sign()", 8, 100, "3.50"), row("dense()", 64, 2000), row("sign()", 64, 400)]
+    assert [one["times_dense"] for one in table(rows)] == ["1.0", "10.0", "1.0", "5.0"]
+    assert table(rows)[1]["more_than_dense"] == "1.50"
+
+
+def test_dense_with_buckets_is_not_what_rows_stand_beside():
+    assert table([row("dense()", 8, 1, buckets="4"), row("sign()", 8, 1)])[1]["times_dense"] == ""
+
+
+def test_growth_is_from_8_workers_to_the_most():
+    rows = [row("sign()", 2, 10), row("sign()", 8, 70), row("sign()", 64, 630), row("dense()", 8, 100)]
+    expected = {"platform": "cpu", "compressor": "sign()", "workers": "8 to 64", "times_bytes": "9.00"}
+    assert growth(rows) == [expected]
