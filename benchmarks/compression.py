@@ -1,100 +1,149 @@
-"""How long does compressing take on one device, against one pass over the same memory?
+"""How long does compressing take on one device, against one pass over the same memory, and against `torch.topk`?
 
-    python -m benchmarks.compression                      1 and 10 million float32 entries
-    python -m benchmarks.compression --millions 25 --repeats 9
+    python -m benchmarks.compression                                      all data, all compressors
+    python -m benchmarks.compression --data 10M resnet50 --only qsgd      some of them; the others' rows stay
+    … --threads 1 --torch-python /path/to/torch/environment/bin/python    one thread; torch.topk in the same run
 
-The whole local path of a step with one worker: add the memory, compress, decode, new memory; jitted, the state donated.
-The floor is ``x + 1`` over the same array: one read and one write. Ratios compare within a run; milliseconds do not
-compare between machines.
+Data are float32 from a normal distribution: one matrix of 1, 10 or 25 million entries, or the 161 gradients of a
+ResNet-50, 25,557,032 entries. The stages:
+
+- `local path`: what ``compress(error_feedback(…))`` does in a step with one worker: add the memory, compress, decode,
+  new memory; jitted, the state donated. Arrays that it sends dense (biases, norms) are among the data.
+- `selection`: the places of the largest entries, 1 %. `encode`, `decode`: an array to its message and back. These leave
+  out vectors, which travel dense.
+
+The columns: `times_floor` is the ratio to ``x + 1`` over the same data, array by array: one read and one write.
+`times_torch`: the ratio to ``torch.topk(x.abs(), k, sorted=False)`` on as many threads. Stages, floor and torch take
+turns, so that a ratio compares within a run; milliseconds do not compare between machines. `temp_copies`: memory that
+the compiled program holds beside arguments and results, in units of the data. `bits_per_entry`: size of the message.
+
+Rows go to `results/compression_DEVICE.csv`, in place of earlier ones of the same data, compressor and stage; a picture
+beside it.
 """
 
+import contextlib
 import dataclasses
-import statistics
-import time
-from collections.abc import Callable
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import jax
 import tyro
-from jax.sharding import PartitionSpec as P
 
 import jaxcompress
-from benchmarks.report import circumstances, markdown, write_csv
+from benchmarks import stages
+from benchmarks.compression_plot import plot
+from benchmarks.compression_table import merged, row, shown
+from benchmarks.report import RESULTS, circumstances, markdown, read_csv, write_csv
+from benchmarks.resnet50_shapes import resnet50_shapes
+from benchmarks.timing import WARM_UP, in_turns, milliseconds
+from benchmarks.torch_selection import torch_selection
 
-COMPRESSORS = [
-    "dense()",
-    "error_feedback(cast('bfloat16'))",
-    "error_feedback(top_k(0.01))",
-    "error_feedback(block_top_k(0.01))",
-    "error_feedback(block_top_k(0.01, inner=qsgd(8)))",
-    "error_feedback(power_sgd(1))",
-    "error_feedback(power_sgd(4))",
-    "error_feedback(qsgd(8))",
+DENSITY = 0.01
+
+
+class Candidate(NamedTuple):
+    """A compressor, and how its selection is called where it has one."""
+
+    text: str  # what error_feedback wraps
+    selects: bool = False
+    block: int | None = None  # entries that are searched together; None: all of an array
+
+
+CANDIDATES = [
+    Candidate("dense()"),
+    Candidate("cast('bfloat16')"),
+    Candidate("top_k(0.01)", selects=True),
+    Candidate("block_top_k(0.01)", selects=True, block=1024),
+    Candidate("block_top_k(0.01, inner=qsgd(6))"),
+    Candidate("block_max(128)"),
+    Candidate("block_max(128, inner=cast('bfloat16'))"),
+    Candidate("qsgd(4)"),
+    Candidate("qsgd(8)"),
+    Candidate("sign()"),
+    Candidate("power_sgd(1)"),
+    Candidate("power_sgd(2)"),
+    Candidate("power_sgd(4)"),
 ]
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Sizes and repetitions."""
+    """Which data and compressors, how often, and on how many threads."""
 
-    millions: tuple[int, ...] = (1, 10)  # entries of the array, times 2^20
-    repeats: int = 7  # timed runs, after two that are not
+    data: tuple[Literal["1M", "10M", "25M", "resnet50"], ...] = ("1M", "10M", "25M", "resnet50")
+    only: tuple[str, ...] = ()  # words of which a compressor's text must contain one; all without any
+    repeats: int = 7  # timed rounds, after warm-up
+    threads: int | None = None  # of this process, on Linux; all without a number
+    torch_python: Path | None = None  # the Python of an environment with torch
 
 
 def main(options: Options) -> None:
-    """Measures every compressor at every size, prints a table and writes results/compression_DEVICE.csv."""
-    about, rows = circumstances(), []
-    for millions in options.millions:
-        x = jax.random.normal(jax.random.key(0), (millions * 1024, 1024))
-        floor = milliseconds(jax.jit(lambda x: x + 1), x, options.repeats)
-        rows.append(_row("x + 1 (the floor)", millions, floor, floor, bits=0) | about)
-        for text in COMPRESSORS:
-            step, state, bits = local_path(text, x)
-            rows.append(_row(text, millions, milliseconds(step, x, options.repeats, state), floor, bits) | about)
-            print(f"{text} at {millions} M: {rows[-1]['median_ms']} ms", flush=True)
-    device = about["device"].lower().replace(" ", "_")
-    print(markdown([{key: value for key, value in row.items() if key not in about} for row in rows]))
+    """Measures, writes after each compressor, and prints the table."""
+    threads = _limit_threads(options.threads)
+    about = circumstances() | {"threads": threads, "warm_up": WARM_UP, "repeats": options.repeats}
+    name = f"compression_{about['device'].lower().replace(' ', '_')}.csv"
+    for data in options.data:
+        grads = gradients(data)
+        for candidate in CANDIDATES:
+            if not options.only or any(word in candidate.text for word in options.only):
+                rows = [one | about for one in measure(data, candidate, grads, options, threads)]
+                write_csv(name, merged(read_csv(name), rows, [each.text for each in CANDIDATES]))
+                print(f"{data} {rows[-1]['compressor']}: {rows[-1]['times_floor']} times the floor", flush=True)
+    rows = read_csv(name)
+    print(markdown(shown(rows)))
     print("; ".join(f"{key} {value}" for key, value in about.items()))
-    print(write_csv(f"compression_{device}.csv", rows))
+    print(RESULTS / name, plot(rows, (RESULTS / name).with_suffix(".png")))
 
 
-def local_path(text: str, x: jax.Array) -> tuple[Callable, object, int]:
-    """A jitted reduction with one worker, its state, and the size of a message in bits."""
-    compressor, mesh = jaxcompress.parse(text), jaxcompress.data_mesh(1)
-    state = compressor.init(jax.random.key(0), x)
-    specs = jax.tree.map(lambda _: P(), state)
-
-    def one_worker(x, state):
-        reduced, state = compressor.reduce(jax.random.key(1), x, state, "data")
-        return reduced.mean, state
-
-    # One worker is all workers, so there is nothing for check_vma to prove.
-    sharded = jax.shard_map(one_worker, mesh=mesh, in_specs=(P(), specs), out_specs=(P(), specs), check_vma=False)
-    return jax.jit(sharded, donate_argnums=1), state, sum(jax.tree.leaves(compressor.message_bits(x)))
+def gradients(data: str) -> dict[str, jax.Array]:
+    """Random arrays of the shapes that `data` names."""
+    shapes = resnet50_shapes() if data == "resnet50" else {"matrix": (int(data.removesuffix("M")) * 1000, 1000)}
+    keys = jax.random.split(jax.random.key(0), len(shapes))
+    return {name: jax.random.normal(key, shape) for key, (name, shape) in zip(keys, shapes.items(), strict=True)}
 
 
-def milliseconds(step: Callable, x: jax.Array, repeats: int, state: object = None) -> list[float]:
-    """Wall time of each run; a run ends when its result is there."""
-    times = []
-    for _ in range(repeats + 2):
-        begin = time.perf_counter()
-        out = step(x) if state is None else step(x, state)
-        jax.block_until_ready(out)
-        times.append(1e3 * (time.perf_counter() - begin))
-        state = None if state is None else out[1]
-    return times[2:]
+def measure(data: str, candidate: Candidate, grads: Any, options: Options, threads: int) -> list[dict[str, Any]]:
+    """The rows of one compressor: all its stages in turns with the floor, and with torch where it selects alike."""
+    found = _stages(candidate, grads)
+    timers = {name: lambda stage=stage: milliseconds(stage.run) for name, stage in found.items()}
+    with _torch(candidate, grads, options, threads) as torch:
+        timers |= {"torch": torch.milliseconds} if torch else {}
+        times = in_turns(timers, options.repeats)
+    count = sum(x.size for x in jax.tree.leaves(grads))
+    bits = sum(jax.tree.leaves(jaxcompress.parse(candidate.text).message_bits(stages.matrices(grads))))
+    about = {"data": data, "compressor": candidate.text, "torch": torch.version if torch else ""}
+    sizes = {"bits_per_entry": f"{bits / count:.3f}"}
+    copies = {name: stage.temp_bytes / (4 * count) for name, stage in found.items()}
+    return [row(name, times, copies[name], about | sizes) for name in found if name != "x + 1"]
 
 
-def _row(name: str, millions: int, times: list[float], floor: list[float], bits: int) -> dict[str, object]:
-    median = statistics.median(times)
-    return {
-        "compressor": name,
-        "million_entries": millions,
-        "median_ms": f"{median:.2f}",
-        "min_ms": f"{min(times):.2f}",
-        "max_ms": f"{max(times):.2f}",
-        "times_the_floor": f"{median / statistics.median(floor):.1f}",
-        "bits_per_entry": f"{bits / (millions * 2**20):.3f}",
-    }
+def _stages(candidate: Candidate, grads: Any) -> dict[str, stages.Stage]:
+    found = {"x + 1": stages.floor(grads)}
+    if candidate.selects:
+        found["selection"] = stages.selection(grads, DENSITY, candidate.block)
+    if jaxcompress.parse(candidate.text).codec is not None:
+        found |= {"encode": stages.encode(candidate.text, grads), "decode": stages.decode(candidate.text, grads)}
+    return found | {"local path": stages.local_path(candidate.text, grads)}
+
+
+@contextlib.contextmanager
+def _torch(candidate: Candidate, grads: Any, options: Options, threads: int) -> Iterator[Any]:
+    """`torch.topk` on as many entries, for the compressor that selects as it does."""
+    if options.torch_python and candidate.selects and candidate.block is None:
+        sizes = [x.size for x in stages.matrices(grads)]
+        with torch_selection(options.torch_python, sizes, DENSITY, threads) as torch:
+            yield torch
+    else:
+        yield None
+
+
+def _limit_threads(threads: int | None) -> int:
+    """Leaves this process so many processors, before JAX starts its threads; and tells how many there are."""
+    if threads is not None:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,133 @@
+"""What every compressor promises, checked on two steps over the devices that are there.
+
+A check returns what is to be shown beside ``ok``, and raises an AssertionError that says what is wrong.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+import jaxcompress
+from jaxcompress import Compressor, Traffic
+
+SHAPES = {"matrix": (48, 40), "kernel": (3, 3, 8, 16), "vector": (37,)}
+# Sums of a few thousand float32 terms in another order, relative to 1: the updates are standard normal.
+TOLERANCE = 3e-5
+
+
+class Steps(NamedTuple):
+    """Two steps seen from outside; every array has a first axis of workers, replicated ones too."""
+
+    updates: list[Any]
+    means: list[Any]
+    sent: list[Any]
+    reported: int  # bits of the last step, as the compressor says
+    formula: int  # the same from shapes alone
+    state: Any  # as it stands outside a step
+    asked: Traffic  # by the jaxpr
+    moved: Traffic  # by the compiled program
+
+
+def two_steps(compressor: Compressor, mesh: Mesh) -> Steps:
+    """Reduces random updates of all workers twice, with the state of the first step in the second."""
+    params = {name: jnp.zeros(shape) for name, shape in SHAPES.items()}
+    first = optax.GradientTransformation(
+        lambda params: compressor.init(jax.random.key(0), params), optax.identity().update
+    )
+    state, step = jaxcompress.init_state(first, params, mesh), jax.jit(_reduction(compressor, mesh))
+    updates, means, sent, bits = [], [], [], jnp.zeros(1)
+    for number in range(2):
+        updates.append(_random(number, mesh))
+        (mean, mine, bits), state = step(jax.random.key(number), updates[-1], state)
+        means.append(jax.device_get(mean))
+        sent.append(jax.device_get(mine))
+    formula = sum(jax.tree.leaves(compressor.message_bits(params)))
+    counted = jaxcompress.traffic(step, jax.random.key(0), updates[0], state)
+    return Steps([jax.device_get(one) for one in updates], means, sent, int(bits[0]), formula, state, *counted)
+
+
+def law(steps: Steps) -> str:
+    """``mean == pmean(sent)`` in every step."""
+    worst = max(_distance(_row(mean), _average(sent)) for mean, sent in zip(steps.means, steps.sent, strict=True))
+    assert worst <= TOLERANCE, f"the mean differs from the average of what was sent by {worst:.1e}"
+    return ""
+
+
+def conserved(steps: Steps) -> str:
+    """What came out and what is remembered are together what came in."""
+    memory = _average(jax.device_get(jaxcompress.error_memory(steps.state, steps.updates[0])))
+    out = jax.tree.map(lambda *parts: sum(parts), memory, *map(_row, steps.means))
+    worst = _distance(out, jax.tree.map(lambda *parts: sum(parts), *map(_average, steps.updates)))
+    assert worst <= 2 * TOLERANCE, f"averages and memory differ from what came in by {worst:.1e}"
+    return ""
+
+
+def replicas(steps: Steps) -> str:
+    """The same bits on every device, for averages and for state that belongs to no single worker."""
+    for name, mean in steps.means[-1].items():
+        assert len({worker.tobytes() for worker in mean}) == 1, f"the average of {name!r} differs between devices"
+    nodes = jax.tree.leaves(steps.state, is_leaf=lambda node: isinstance(node, jaxcompress.PerWorker))
+    for x in nodes:
+        if not isinstance(x, jaxcompress.PerWorker):
+            copies = {np.asarray(shard.data).tobytes() for shard in x.addressable_shards}
+            assert len(copies) == 1, f"state of shape {x.shape} differs between devices"
+    return ""
+
+
+def bits(steps: Steps) -> str:
+    """Formula, report, jaxpr and compiled program agree."""
+    found = {"formula": steps.formula, "reported": steps.reported, "jaxpr": 8 * steps.asked.payload_bytes}
+    if _comparable(steps):
+        found["compiled"] = 8 * steps.moved.payload_bytes
+    assert len(set(found.values())) == 1, "; ".join(f"{name} {count:,}" for name, count in found.items())
+    return f"{steps.formula:,} ({len(found)} counts)"
+
+
+def _comparable(steps: Steps) -> bool:
+    workers = len(jax.tree.leaves(steps.updates[0])[0])
+    dtypes = [
+        {dtype for each in traffic.collectives for dtype in each.dtypes} for traffic in (steps.asked, steps.moved)
+    ]
+    return workers > 1 and dtypes[0] == dtypes[1]
+
+
+def _reduction(compressor: Compressor, mesh: Mesh) -> Any:
+    def one_worker(key, updates, state):
+        updates = jax.tree.map(lambda x: x[0], updates)
+        reduced, state = compressor.reduce(key, updates, jaxcompress.own_part(state), "data")
+        seen = (reduced.mean, reduced.sent, jnp.asarray(reduced.bits, jnp.float32))
+        return jax.tree.map(lambda x: x[None], seen), jaxcompress.as_block(state)
+
+    def reduce(key, updates, state):
+        specs = jaxcompress.state_specs(state)
+        sharded = jax.shard_map(
+            one_worker, mesh=mesh, in_specs=(P(), P("data"), specs), out_specs=(P("data"), specs), check_vma=True
+        )
+        return sharded(key, updates, state)
+
+    return reduce
+
+
+def _random(seed: int, mesh: Mesh) -> dict[str, jax.Array]:
+    rng = np.random.default_rng(seed)
+    updates = {name: rng.standard_normal((mesh.size, *shape), np.float32) for name, shape in SHAPES.items()}
+    return jaxcompress.shard_batch(updates, mesh)
+
+
+def _row(tree: Any) -> Any:
+    return jax.tree.map(lambda x: np.asarray(x[0], np.float64), tree)
+
+
+def _average(tree: Any) -> Any:
+    return jax.tree.map(lambda x: np.asarray(x, np.float64).mean(axis=0), tree)
+
+
+def _distance(tree: Any, other: Any) -> float:
+    """The largest difference of two entries; infinite if there is one that is not finite."""
+    found = jax.tree.map(lambda x, y: float(np.max(np.abs(np.subtract(x, y)), initial=0)), tree, other)
+    return max((one if np.isfinite(one) else np.inf) for one in jax.tree.leaves(found))

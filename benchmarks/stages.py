@@ -1,0 +1,80 @@
+"""The stages of compressing, each a compiled program that can be timed: selection, encode, decode, the local path."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+
+import jaxcompress
+from jaxcompress.ops.selection import largest
+
+
+class Stage(NamedTuple):
+    """One program on given data."""
+
+    run: Callable[[], Any]  # once; its result is to be waited for
+    temp_bytes: int  # what it holds beside arguments and results, as its compiler says
+
+
+def floor(grads: Any) -> Stage:
+    """``x + 1`` array by array: one read and one write of the same data."""
+    return _stage(lambda tree: jax.tree.map(lambda x: x + 1, tree), grads)
+
+
+def selection(grads: Any, density: float, block: int | None) -> Stage:
+    """The places of the largest entries of each array, or of each block."""
+
+    def places(x):
+        length = x.size if block is None else min(block, x.size)
+        return largest(jnp.pad(x.ravel(), (0, -x.size % length)).reshape(-1, length), density)
+
+    return _stage(lambda tree: [places(x) for x in matrices(tree)], grads)
+
+
+def encode(text: str, grads: Any) -> Stage:
+    """Every array to its message, without error feedback."""
+    return _stage(lambda keys, tree: _messages(text, keys, tree), _keys(grads), grads)
+
+
+def decode(text: str, grads: Any) -> Stage:
+    """Every message back to an array."""
+    codec, like = jaxcompress.parse(text).codec, matrices(jax.eval_shape(lambda tree: tree, grads))
+    messages = jax.jit(lambda keys, tree: _messages(text, keys, tree))(_keys(grads), grads)
+    return _stage(lambda all_: [codec.decode(each, x) for each, x in zip(all_, like, strict=True)], messages)
+
+
+def local_path(text: str, grads: Any) -> Stage:
+    """What a step does with one worker: add the memory, compress, decode, new memory; the memory donated."""
+    optimizer, mesh = jaxcompress.compress(jaxcompress.parse(f"error_feedback({text})")), jaxcompress.data_mesh(1)
+    state = jax.device_put(optimizer.init(grads), jax.sharding.NamedSharding(mesh, P()))
+    # One worker is all workers, so there is nothing for check_vma to prove.
+    sharded = jax.shard_map(optimizer.update, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False)
+    compiled = jax.jit(sharded, donate_argnums=1).lower(grads, state).compile()
+
+    def run():
+        nonlocal state
+        mean, state = compiled(grads, state)
+        return mean
+
+    return Stage(run, compiled.memory_analysis().temp_size_in_bytes)
+
+
+def matrices(tree: Any) -> list[Any]:
+    """The arrays that compressing is for; vectors travel dense."""
+    return [x for x in jax.tree.leaves(tree) if x.ndim > 1]
+
+
+def _keys(grads: Any) -> jax.Array:
+    return jax.random.split(jax.random.key(0), len(matrices(grads)))
+
+
+def _messages(text: str, keys: jax.Array, tree: Any) -> list[Any]:
+    encode = jaxcompress.parse(text).codec.encode
+    return [encode(key, x) for key, x in zip(keys, matrices(tree), strict=True)]
+
+
+def _stage(function: Callable, *args: Any) -> Stage:
+    compiled = jax.jit(function).lower(*args).compile()
+    return Stage(lambda: compiled(*args), compiled.memory_analysis().temp_size_in_bytes)

@@ -1,0 +1,28 @@
+"""`torch.topk` in an environment of its own, once for every line on standard input: plain Python and torch.
+
+The first line is JSON: {"sizes": [entries of each array], "density": the fraction kept, "threads": of torch}.
+"""
+
+import json
+import sys
+import time
+
+import torch
+
+
+def main() -> None:
+    """Answers every further line with the milliseconds of one selection in each array."""
+    asked = json.loads(sys.stdin.readline())
+    torch.set_num_threads(asked["threads"])
+    torch.manual_seed(0)
+    arrays = [torch.randn(size) for size in asked["sizes"]]
+    print(torch.__version__, flush=True)
+    for _ in sys.stdin:
+        begin = time.perf_counter()
+        for x in arrays:
+            torch.topk(x.abs(), max(1, round(asked["density"] * x.numel())), sorted=False)
+        print(1e3 * (time.perf_counter() - begin), flush=True)
+
+
+if __name__ == "__main__":
+    main()
