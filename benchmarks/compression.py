@@ -8,14 +8,13 @@ Data are float32 from a normal distribution: one matrix of 1, 10 or 25 million e
 ResNet-50, 25,557,032 entries. The stages:
 
 - `local path`: what ``compress(error_feedback(…))`` does in a step with one worker: add the memory, compress, decode,
-  new memory; jitted, the state donated. Arrays that it sends dense (biases, norms) are among the data.
-- `selection`: the places of the largest entries, 1 %. `encode`, `decode`: an array to its message and back. These leave
-  out vectors, which travel dense.
+  new memory; jitted, the state donated. Arrays that compressing would not make half as small it sends dense.
+- `selection`: the places of the largest entries, 1 %. `encode`, `decode`: every array to its message, and back.
 
 The columns: `times_floor` is the ratio to ``x + 1`` over the same data, array by array: one read and one write.
 `times_torch`: the ratio to ``torch.topk(x.abs(), k, sorted=False)`` on as many threads. Stages, floor and torch take
 turns, so that a ratio compares within a run; milliseconds do not compare between machines. `temp_copies`: memory that
-the compiled program holds beside arguments and results, in units of the data. `bits_per_entry`: size of the message.
+the compiled program holds beside arguments and results, in units of the data. `bits_per_entry`: what a step sends.
 
 Rows go to `results/compression_DEVICE.csv`, in place of earlier ones of the same data, compressor and stage; a picture
 beside it.
@@ -112,9 +111,8 @@ def measure(data: str, candidate: Candidate, grads: Any, options: Options, threa
         timers |= {"torch": torch.milliseconds} if torch else {}
         times = in_turns(timers, options.repeats)
     count = sum(x.size for x in jax.tree.leaves(grads))
-    bits = sum(jax.tree.leaves(jaxcompress.parse(candidate.text).message_bits(stages.matrices(grads))))
     about = {"data": data, "compressor": candidate.text, "torch": torch.version if torch else ""}
-    sizes = {"bits_per_entry": f"{bits / count:.3f}"}
+    sizes = {"bits_per_entry": f"{found['local path'].bits / count:.3f}"}
     copies = {name: stage.temp_bytes / (4 * count) for name, stage in found.items()}
     return [row(name, times, copies[name], about | sizes) for name in found if name != "x + 1"]
 
@@ -132,7 +130,7 @@ def _stages(candidate: Candidate, grads: Any) -> dict[str, stages.Stage]:
 def _torch(candidate: Candidate, grads: Any, options: Options, threads: int) -> Iterator[Any]:
     """`torch.topk` on as many entries, for the compressor that selects as it does."""
     if options.torch_python and candidate.selects and candidate.block is None:
-        sizes = [x.size for x in stages.matrices(grads)]
+        sizes = [x.size for x in jax.tree.leaves(grads)]
         with torch_selection(options.torch_python, sizes, DENSITY, threads) as torch:
             yield torch
     else:

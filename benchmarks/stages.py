@@ -16,6 +16,7 @@ class Stage(NamedTuple):
 
     run: Callable[[], Any]  # once; its result is to be waited for
     temp_bytes: int  # what it holds beside arguments and results, as its compiler says
+    bits: float = 0  # that it would send
 
 
 def floor(grads: Any) -> Stage:
@@ -30,7 +31,7 @@ def selection(grads: Any, density: float, block: int | None) -> Stage:
         length = x.size if block is None else min(block, x.size)
         return largest(jnp.pad(x.ravel(), (0, -x.size % length)).reshape(-1, length), density)
 
-    return _stage(lambda tree: [places(x) for x in matrices(tree)], grads)
+    return _stage(lambda tree: [places(x) for x in jax.tree.leaves(tree)], grads)
 
 
 def encode(text: str, grads: Any) -> Stage:
@@ -40,7 +41,7 @@ def encode(text: str, grads: Any) -> Stage:
 
 def decode(text: str, grads: Any) -> Stage:
     """Every message back to an array."""
-    codec, like = jaxcompress.parse(text).codec, matrices(jax.eval_shape(lambda tree: tree, grads))
+    codec, like = jaxcompress.parse(text).codec, jax.tree.leaves(jax.eval_shape(lambda tree: tree, grads))
     messages = jax.jit(lambda keys, tree: _messages(text, keys, tree))(_keys(grads), grads)
     return _stage(lambda all_: [codec.decode(each, x) for each, x in zip(all_, like, strict=True)], messages)
 
@@ -58,21 +59,17 @@ def local_path(text: str, grads: Any) -> Stage:
         mean, state = compiled(grads, state)
         return mean
 
-    return Stage(run, compiled.memory_analysis().temp_size_in_bytes)
-
-
-def matrices(tree: Any) -> list[Any]:
-    """The arrays that compressing is for; vectors travel dense."""
-    return [x for x in jax.tree.leaves(tree) if x.ndim > 1]
+    run()
+    return Stage(run, compiled.memory_analysis().temp_size_in_bytes, float(state.bits))
 
 
 def _keys(grads: Any) -> jax.Array:
-    return jax.random.split(jax.random.key(0), len(matrices(grads)))
+    return jax.random.split(jax.random.key(0), len(jax.tree.leaves(grads)))
 
 
 def _messages(text: str, keys: jax.Array, tree: Any) -> list[Any]:
     encode = jaxcompress.parse(text).codec.encode
-    return [encode(key, x) for key, x in zip(keys, matrices(tree), strict=True)]
+    return [encode(key, x) for key, x in zip(keys, jax.tree.leaves(tree), strict=True)]
 
 
 def _stage(function: Callable, *args: Any) -> Stage:
