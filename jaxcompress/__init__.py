@@ -3,12 +3,16 @@
 from jaxcompress.base import Codec, Compressor, PerWorker, Reduced, expressible
 from jaxcompress.collectives.dense import dense
 from jaxcompress.collectives.gathered import gathered
+from jaxcompress.collectives.one_phase import one_phase
 from jaxcompress.collectives.sketched import sketched
 from jaxcompress.collectives.sparse import sparse
+from jaxcompress.collectives.two_phase import two_phase
+from jaxcompress.compressors.block_max import block_max
 from jaxcompress.compressors.block_top_k import block_top_k
 from jaxcompress.compressors.cast import cast
 from jaxcompress.compressors.power_sgd import power_sgd
 from jaxcompress.compressors.qsgd import qsgd
+from jaxcompress.compressors.sign import sign
 from jaxcompress.compressors.top_k import top_k
 from jaxcompress.distributed.agreement import assert_same_everywhere
 from jaxcompress.distributed.mesh import data_mesh, initialize_processes, virtual_cpu_workers
@@ -44,12 +48,16 @@ __all__ = [
     "expressible",
     "dense",
     "gathered",
+    "one_phase",
+    "two_phase",
     "sparse",
     "sketched",
     "top_k",
     "block_top_k",
+    "block_max",
     "power_sgd",
     "qsgd",
+    "sign",
     "cast",
     "error_feedback",
     "error_memory",

@@ -49,6 +49,11 @@ def all_gather(x: jax.Array, axis_name: AxisName) -> jax.Array:
     return lax.all_gather(x, axis_name, to="invarying") if _in_shard_map(names) else lax.all_gather(x, axis_name)
 
 
+def all_to_all(x: jax.Array, axis_name: AxisName) -> jax.Array:
+    """Row i of `x` goes to worker i; back comes one row from each worker, in their order."""
+    return lax.all_to_all(x, axis_name, split_axis=0, concat_axis=0)
+
+
 def joined_processes() -> int:
     """How many processes `jax.distributed` has joined, without starting a device as ``jax.process_count`` does."""
     return distributed.global_state.num_processes or 1

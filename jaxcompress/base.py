@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax.typing import ArrayLike
 from optax import Updates
 
@@ -17,19 +18,70 @@ class Reduced(NamedTuple):
     """What one round of communication leaves on one worker.
 
     The law that every compressor keeps: ``mean == pmean(sent)``. A memory that stores ``x - sent`` therefore loses
-    nothing: ``mean + pmean(x - sent) == pmean(x)``.
+    nothing: ``mean + pmean(x - sent) == pmean(x)``. A scheme that can make ``x - sent`` in fewer passes over memory than
+    a subtraction gives it as `rest`; what nobody uses, the compiler leaves out.
     """
 
     mean: Updates  # average over the workers: the same on every one of them
     sent: Updates  # this worker's part of it
     bits: ArrayLike  # size of this worker's messages; a Python int wherever it does not depend on the step
+    rest: Updates | None = None  # updates - sent; None leaves the subtraction to `rest_of`
+
+    def rest_of(self, updates: Updates) -> Updates:
+        """What of `updates` was not sent."""
+        return jax.tree.map(jnp.subtract, updates, self.sent) if self.rest is None else self.rest
 
 
 class Codec(NamedTuple):
-    """How one array becomes a small message and back; knows no network."""
+    """How one array becomes a small message and back; knows no network.
+
+    `piece` says that an array may be cut into pieces of so many entries that are encoded each on its own: then the
+    worker that owns a shard of the average can compress it again. Where the whole array must be seen at once it is None.
+    """
 
     encode: Callable[[jax.Array, jax.Array], Any]  # (key, x) -> message, a pytree of small arrays
     decode: Callable[[Any, Any], jax.Array]  # (message, like) -> array of the shape and dtype of `like`
+    piece: int | None = None  # entries that make a message of their own
+    stages: "Stages | None" = None  # the same in two steps, for a codec that sends few entries
+
+
+class Stages(NamedTuple):
+    """A codec in two steps: a few entries are picked from an array, and these become its message.
+
+    Only the first touches the whole array, so only this is done array by array; the second is done at once for all
+    arrays of one shape. ``encode == make(key, pick(x), like)`` and ``decode == put(read(message, like), like)``.
+    """
+
+    pick: Callable[[jax.Array], Any]  # x -> picked, a pytree of small arrays
+    make: Callable[[jax.Array, Any, Any], Any]  # (key, picked, like) -> message
+    read: Callable[[Any, Any], Any]  # (message, like) -> picked, as it arrives
+    put: Callable[[Any, Any], jax.Array]  # (picked, like) -> array
+    add: Callable[[jax.Array, Any, float], jax.Array]  # (total, picked, weight) -> total + weight * put(picked)
+    rest: Callable[[jax.Array, Any], jax.Array]  # (x, picked) -> x - put(picked)
+
+
+def staged(stages: Stages, piece: int | None) -> Codec:
+    """The codec that does both steps for one array."""
+
+    def encode(key, x):
+        return stages.make(key, stages.pick(x), x)
+
+    def decode(message, like):
+        return stages.put(stages.read(message, like), like)
+
+    return Codec(encode, decode, piece, stages)
+
+
+def stages_of(codec: Codec) -> Stages:
+    """A codec's two steps; where it has only one, it picks everything."""
+    return codec.stages or Stages(
+        pick=lambda x: x,
+        make=lambda key, x, like: codec.encode(key, x),
+        read=codec.decode,
+        put=lambda x, like: x,
+        add=lambda total, x, weight: total + weight * x.astype(total.dtype),
+        rest=jnp.subtract,
+    )
 
 
 class Compressor(NamedTuple):

@@ -31,7 +31,7 @@ class Claims(NamedTuple):
     unbiased: bool = False  # E[sent] == x
     limit: str | None = None  # the expression at which it compresses nothing
     random: bool = False  # another key gives another message
-    varies: bool = False  # bits depend on the step, and message_bits is the least they can be
+    varies: bool = False  # bits depend on the step or the workers, and message_bits is the least they can be
 
 
 def top_k_delta(density: float, block: int | None = None) -> Callable[[Any], float]:
@@ -49,6 +49,26 @@ def qsgd_omega(bits: int, group: int = 512) -> Callable[[Any], float]:
     return lambda x: min(group, x.size) / (4 * (2 ** (bits - 1) - 1) ** 2)
 
 
+def block_max_delta(block: int) -> Callable[[Any], float]:
+    """(1 - 2^-(22 - ceil(log2(row)))) / row of the docstring."""
+
+    def delta(x):
+        row = min(block, x.size)
+        return (1 - 2.0 ** -(22 - max(1, (row - 1).bit_length()))) / row
+
+    return delta
+
+
+def sign_delta(group: int) -> Callable[[Any], float]:
+    """|x|_1^2 / (g |x|^2) of the docstring, for each group and so, weighted by energy, for the whole array."""
+
+    def delta(x):
+        groups = [x.ravel()[start : start + group] for start in range(0, x.size, group)]
+        return sum(np.abs(part).sum() ** 2 / part.size for part in groups) / energy(x)
+
+    return delta
+
+
 def nothing(x) -> float:
     """A contraction by nothing: sent never makes the rest larger than x."""
     del x
@@ -60,6 +80,19 @@ ALL_COMPRESSORS: dict[str, Claims] = {
     "dense()": Claims(contraction=lambda x: 1.0, unbiased=True, limit="dense()"),
     "top_k(0.1)": Claims(contraction=top_k_delta(0.1), limit="top_k(1.0)"),
     "block_top_k(0.05, block=64)": Claims(contraction=top_k_delta(0.05, 64), limit="block_top_k(1.0, block=64)"),
+    "block_max(16)": Claims(contraction=block_max_delta(16), limit="block_top_k(1.0, block=16)"),
+    "block_max(64, inner=qsgd(8))": Claims(limit="block_top_k(1.0, block=64, inner=qsgd(16))", random=True),
+    "sign()": Claims(contraction=sign_delta(4096)),
+    "sign(32)": Claims(contraction=sign_delta(32)),
+    "one_phase(sign(32))": Claims(contraction=sign_delta(32), limit="one_phase(cast('float32'))"),
+    "two_phase(qsgd(8, group=64))": Claims(
+        variance=qsgd_omega(8, 64), unbiased=True, limit="two_phase(dense())", random=True, varies=True
+    ),
+    "two_phase(sign(32))": Claims(limit="two_phase(cast('float32'))", varies=True),
+    "two_phase(block_top_k(0.1, block=64, inner=cast('bfloat16')))": Claims(
+        limit="two_phase(block_top_k(1.0, block=64))", varies=True
+    ),
+    "two_phase(block_max(16, inner=qsgd(8)))": Claims(limit="two_phase(dense())", random=True, varies=True),
     "power_sgd(2)": Claims(contraction=nothing, limit="power_sgd(64)"),
     "power_sgd(1, iterations=2, batch_axes=1)": Claims(contraction=nothing, limit="power_sgd(64, batch_axes=1)"),
     "qsgd(4)": Claims(variance=qsgd_omega(4), unbiased=True, limit="qsgd(16)", random=True),

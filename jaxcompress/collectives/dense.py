@@ -13,6 +13,8 @@ from jaxcompress.ops.trees import array_bits, tree_bits
 
 # Below this size an all-reduce costs its latency, and a copy into a shared buffer costs less.
 SMALL_BITS = 8 * 2**18
+# Every entry stands for itself; pieces of so many are as good as any.
+PIECE = 1024
 
 
 @expressible
@@ -33,9 +35,10 @@ def dense() -> Compressor:
 
     def reduce(key, updates, state, axis_name):
         del key
-        return Reduced(fused_mean(updates, axis_name), updates, tree_bits(updates)), state
+        rest = jax.tree.map(jnp.zeros_like, updates)
+        return Reduced(fused_mean(updates, axis_name), updates, tree_bits(updates), rest), state
 
-    codec = Codec(encode=lambda key, x: x, decode=lambda message, like: message)
+    codec = Codec(encode=lambda key, x: x, decode=lambda message, like: message, piece=PIECE)
     return Compressor(init, reduce, lambda params: jax.tree.map(array_bits, params), codec)
 
 

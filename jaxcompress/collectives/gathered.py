@@ -1,63 +1,42 @@
-"""Messages that cannot be added: all workers' are gathered, decoded and averaged."""
-
-from collections.abc import Callable
-from typing import Any
+"""Messages that cannot be added: they are exchanged as they are, by whichever route sends less."""
 
 import jax
-import jax.numpy as jnp
-from jax import lax
+from optax import Updates
 
-from jaxcompress._compat import all_gather, axis_size
-from jaxcompress.base import AxisName, Codec, Compressor, Reduced
-from jaxcompress.ops.trees import side_by_side, tree_bits
+from jaxcompress._compat import axis_size
+from jaxcompress.base import Codec, Compressor
+from jaxcompress.collectives.one_phase import bytes_once, exchange_once
+from jaxcompress.collectives.two_phase import bytes_twice, exchange_twice
+from jaxcompress.ops.codecs import codec_bits
 
 
-def gathered(codec: Codec, add: Callable[[jax.Array, Any], jax.Array] | None = None) -> Compressor:
-    """A compressor from a codec: ``mean = (1/W) sum_w decode(message_w)``, and ``sent = decode(own message)``.
+def gathered(codec: Codec) -> Compressor:
+    """A compressor from a codec: ``mean`` is the average of all workers' decoded messages.
 
-    How it travels: the messages of all arrays side by side, one all-gather per width of their entries (4, 2 and 1
-    bytes). A worker's message counts once in `bits`; a ring forwards it to W - 1 others.
+    How it travels: the messages of all arrays in one buffer, by one all-gather (`one_phase`), or, where that sends less
+    than half as much and the codec works in pieces, in two phases with a second compression on the way (`two_phase`).
+    The bytes of both are known while tracing; with messages that divide evenly the limit is W = 4. Both routes can be
+    given by name: ``one_phase(qsgd(4))``, ``two_phase(qsgd(4))``.
 
     Guarantees: ``mean == pmean(sent)`` up to rounding, whatever the codec. All workers add the same messages in the
     same order, so their means are equal to the last bit. Every worker, and every array, encodes with a key of its own.
 
     Args:
       codec: Makes the message of one array and reads it back.
-      add: ``(total, message) -> total + decode(message)``, for codecs that can add without decoding to a full array.
     """
-    add = add or (lambda total, message: total + codec.decode(message, total))
-
-    def init(key, params):
-        del key, params
-        return ()
 
     def reduce(key, updates, state, axis_name):
-        leaves, treedef = jax.tree.flatten(updates)
-        keys = jax.random.split(jax.random.fold_in(key, lax.axis_index(axis_name)), max(1, len(leaves)))
-        messages = [codec.encode(keys[place], x) for place, x in enumerate(leaves)]
-        sent = [codec.decode(message, x) for message, x in zip(messages, leaves, strict=True)]
-        mean = _mean(add, messages, leaves, axis_name)
-        return Reduced(treedef.unflatten(mean), treedef.unflatten(sent), tree_bits(messages)), state
+        exchange = exchange_twice if two_phases_pay(codec, updates, axis_size(axis_name)) else exchange_once
+        return exchange(codec, key, updates, axis_name), state
 
-    return Compressor(init, reduce, lambda params: jax.tree.map(lambda x: codec_bits(codec, x), params), codec)
+    def message_bits(params):
+        return jax.tree.map(lambda x: codec_bits(codec, x), params)
 
-
-def codec_bits(codec: Codec, x: Any) -> int:
-    """The size of the message of an array like `x`, in bits, from its shape alone."""
-    like = jax.ShapeDtypeStruct(x.shape, x.dtype)
-    return tree_bits(jax.eval_shape(lambda x: codec.encode(jax.random.key(0), x), like))
+    return Compressor(lambda key, params: (), reduce, message_bits, codec)
 
 
-def _mean(add: Callable, messages: list, likes: list[jax.Array], axis_name: AxisName) -> list[jax.Array]:
-    """The average of all workers' decoded messages, in at least float32."""
-    workers = axis_size(axis_name)
-    buffers, take_apart = side_by_side(messages)
-    everyone = take_apart({width: all_gather(buffer, axis_name) for width, buffer in buffers.items()})
-
-    def add_one(worker, totals):
-        one = jax.tree.map(lambda message: message[worker], everyone)
-        return [add(total, message) for total, message in zip(totals, one, strict=True)]
-
-    zeros = [jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)) for x in likes]
-    totals = lax.fori_loop(0, workers, add_one, zeros)
-    return [(total / workers).astype(x.dtype) for total, x in zip(totals, likes, strict=True)]
+def two_phases_pay(codec: Codec, updates: Updates, workers: int) -> bool:
+    """Whether two phases send less than half the bytes of one, which pays for a second compression and a round trip."""
+    if codec.piece is None:
+        return False
+    return 2 * bytes_twice(codec, updates, workers) < bytes_once(codec, updates, workers)

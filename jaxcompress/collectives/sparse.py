@@ -1,14 +1,21 @@
-"""A few entries and their places: all workers' are gathered and meet in a scatter-add."""
+"""A few entries and their places: all workers' are exchanged and meet in a scatter-add."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jaxcompress.base import Codec, Compressor
+from jaxcompress.base import Compressor, Stages, staged
 from jaxcompress.collectives.gathered import gathered
+from jaxcompress.ops.codecs import codec_of
 from jaxcompress.ops.packing import as_unsigned, bits_for, pack, unpack
+from jaxcompress.ops.places import pack_places, unpack_places
+
+# Values that an inner codec sees together in one piece: enough to share a scale of 32 bits.
+PIECE_VALUES = 64
+LARGEST_SIZE = 2**31 - 1
 
 
 def sparse(
@@ -16,52 +23,84 @@ def sparse(
 ) -> Compressor:
     """A compressor that keeps the entries `select` chooses, in rows of `block`, and sends their values by `inner`.
 
-    How it travels: an entry's place in its row takes ``ceil(log2(block))`` bits, packed; the values of an array are one
-    vector that ``inner.codec`` encodes. Gathered like any message, but added entry by entry: ``W * kept`` additions and
-    no dense array per worker. One sender after the other, since places are unique only within a sender, and a
-    scatter-add with collisions adds in no fixed order on GPUs: replicas would drift apart.
+    How it travels: an entry's place in its row takes ``ceil(log2(block))`` bits, packed; without blocks `pack_places`
+    finds the fewest. The values of an array are one vector that ``inner.codec`` encodes. Exchanged like any message
+    (see `gathered`), but added entry by entry: ``W * kept`` additions and no dense array per worker. Since every row
+    sends as many entries, the load of two phases is exactly balanced; without blocks there is one phase only.
 
     Args:
-      select: ``(rows, length)`` values -> ``(rows, kept)`` int32 places, unique in their row.
+      select: ``(rows, length)`` values -> ``(rows, kept)`` int32 places, unique in their row; ascending where `block`
+        is None.
       inner: Encodes the kept values; any compressor that has a codec.
       kept: length of a row -> how many of its entries `select` keeps.
       block: Entries in a row; None takes the whole array as one row. An array smaller than a block is one row.
 
     Raises:
-      ValueError: if `inner` has no codec.
+      ValueError: if `inner` has no codec; while tracing, if an array has 2^31 entries or more.
     """
-    if inner.codec is None:
-        raise ValueError(
-            f"a sparse scheme hands its kept values to a codec, and {inner.expression or 'this inner'} has none: "
-            f"it compresses and sends in one act. Use dense(), cast(dtype) or qsgd(bits) as inner, and put memories "
-            f"outside: error_feedback(top_k(0.01, inner=qsgd(8)))."
-        )
-    values = inner.codec
+    values = codec_of("a sparse scheme", inner)
 
-    def encode(key, x):
+    def pick(x):
         rows = _rows(x, block)
         places = select(rows)
-        message = values.encode(key, jnp.take_along_axis(rows, places, axis=1).ravel())
-        return pack(as_unsigned(places.ravel()), bits_for(rows.shape[1])), message
+        return places, jnp.take_along_axis(rows, places, axis=1)
 
-    def add(total, message):
-        places, message = message
-        count, length = _row_shape(total.size, block)
-        number = count * kept(length)
-        local = unpack(places, bits_for(length), number).astype(jnp.int32)
-        flat_places = jnp.repeat(jnp.arange(count, dtype=jnp.int32) * length, kept(length)) + local
-        entries = values.decode(message, jax.ShapeDtypeStruct((number,), total.dtype)).astype(total.dtype)
+    def make(key, picked, like):
+        places, found = picked
+        message = values.encode(key, found.ravel())
+        length = _row_shape(like.size, block)[1]
+        if block is None:
+            return pack_places(places.ravel(), length), message
+        return pack(as_unsigned(places.ravel()), bits_for(length)), message
+
+    def read(message, like):
+        count, length = _row_shape(like.size, block)
+        shape = (count, kept(length))
+        if block is None:
+            places = unpack_places(message[0], math.prod(shape), length)
+        else:
+            places = unpack(message[0], bits_for(length), math.prod(shape)).astype(jnp.int32)
+        found = values.decode(message[1], jax.ShapeDtypeStruct((math.prod(shape),), like.dtype))
+        return places.reshape(shape), found.reshape(shape)
+
+    def put(picked, like):
+        places, found = picked
+        count, length = _row_shape(like.size, block)
+        if places.shape[1] > 1 or not count:
+            return add(jnp.zeros(like.shape, like.dtype), picked, 1)
+        # One entry a row: a comparison everywhere costs no pass over memory of its own, as a scatter would.
+        here = jnp.arange(length, dtype=jnp.int32) == places
+        return jnp.where(here, found, 0).astype(like.dtype).ravel()[: like.size].reshape(like.shape)
+
+    def add(total, picked, weight):
+        places, found = picked
+        length = _row_shape(total.size, block)[1]
+        flat_places = jnp.arange(places.shape[0], dtype=jnp.int32)[:, None] * length + places
+        entries = weight * found.astype(total.dtype)
         # Places beyond the end belong to the zeros that fill the last row.
-        added = total.ravel().at[flat_places].add(entries, mode="drop", unique_indices=True)
+        added = total.ravel().at[flat_places.ravel()].add(entries.ravel(), mode="drop", unique_indices=True)
         return added.reshape(total.shape)
 
-    def decode(message, like):
-        return add(jnp.zeros(like.shape, like.dtype), message)
+    def rest(x, picked):
+        return x - put(picked, x) if picked[0].shape[1] == 1 else add(x, picked, -1)
 
-    return gathered(Codec(encode, decode), add)
+    return gathered(staged(Stages(pick, make, read, put, add, rest), _piece(kept, block)))
+
+
+def _piece(kept: Callable[[int], int], block: int | None) -> int | None:
+    """So many rows that their values fill a message of their own; a power of two, which packs without waste."""
+    if block is None:
+        return None
+    rows = -(-PIECE_VALUES // kept(block))
+    return block * 2 ** (rows - 1).bit_length()
 
 
 def _row_shape(size: int, block: int | None) -> tuple[int, int]:
+    if size > LARGEST_SIZE:
+        raise ValueError(
+            f"an array of {size} entries has places that do not fit 32 bits; the most is {LARGEST_SIZE}. Split the "
+            f"parameter, or leave it dense: partition({{'small': …, 'large': dense()}}, …)."
+        )
     length = size if block is None else min(block, size)
     return (-(-size // length), length) if size else (0, 1)
 

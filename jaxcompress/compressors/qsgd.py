@@ -20,8 +20,8 @@ def qsgd(bits: int, group: int = 512) -> Compressor:
     entries, where ``xi_i`` is ``s |x_i| / scale`` rounded up or down at random so that ``E[sent] = x``. (The paper
     proves its bound for the 2-norm as scale and runs its experiments with the maximum, whose error is smaller.)
 
-    How it travels: `bits` bits an entry, packed, and a float32 scale a group; all-gathered. Alone it pays for few
-    workers, since every worker's message reaches every other.
+    How it travels: `bits` bits an entry, packed, and a float32 scale a group; beyond a few workers in two phases (see
+    `gathered`), since every worker's message would reach every other.
 
     Guarantees, for float32 in its normal range: unbiased; ``E|x - sent|^2 <= group / (4 s^2) |x|^2``. (For bfloat16 the
     decoded value is rounded to nearest, which is not.) Workers round independently. Zeros stay zeros.
@@ -70,7 +70,7 @@ def qsgd(bits: int, group: int = 512) -> Compressor:
         value = _groups(level, group) * (scale[:, None] / steps)
         return value.ravel()[:size].reshape(like.shape).astype(like.dtype)
 
-    return gathered(Codec(encode, decode))
+    return gathered(Codec(encode, decode, piece=group))
 
 
 def _groups(x: jax.Array, group: int) -> jax.Array:

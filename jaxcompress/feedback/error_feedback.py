@@ -66,7 +66,7 @@ def error_feedback(inner: Compressor) -> Compressor:
     def reduce(key, updates, state, axis_name):
         carried = jax.tree.map(jnp.add, updates, state.error.value)
         reduced, inner_state = inner.reduce(key, carried, state.inner, axis_name)
-        error = jax.tree.map(_remainder, carried, reduced.sent, state.error.value)
+        error = jax.tree.map(_remainder, reduced.rest_of(carried), state.error.value)
         return reduced, ErrorFeedbackState(PerWorker(error), inner_state)
 
     def like_memory(params):
@@ -75,9 +75,8 @@ def error_feedback(inner: Compressor) -> Compressor:
     return Compressor(init, reduce, lambda params: inner.message_bits(like_memory(params)), remembers=True)
 
 
-def _remainder(carried: jax.Array, sent: jax.Array, error: jax.Array) -> jax.Array:
+def _remainder(rest: jax.Array, error: jax.Array) -> jax.Array:
     """What was not sent; where that is not finite, what was remembered before, so that one bad step does not stay."""
-    rest = carried - sent
     return jnp.where(jnp.isfinite(rest), rest, error)
 
 

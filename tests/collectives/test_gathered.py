@@ -4,12 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import WORKERS, assert_close, assert_same_bits, first_state, mean_over_workers, random_updates, run
+from helpers import WORKERS, assert_close, assert_same_bits, first_state, mean_over_workers, random_updates, run, runner
 from jax.sharding import PartitionSpec as P
 
 import jaxcompress
-from jaxcompress import Codec, gathered
-from jaxcompress.collectives.gathered import codec_bits
+from jaxcompress import Codec, gathered, sign, top_k
 
 
 def signs_encode(key, x):
@@ -52,7 +51,7 @@ def test_the_mean_is_the_average_of_what_was_sent_and_the_same_everywhere():
 
 
 @pytest.mark.parametrize("arrays", [1, 2, 7])
-def test_there_is_one_gather_for_each_width_whatever_the_number_of_arrays(arrays):
+def test_there_is_one_collective_whatever_the_number_of_arrays(arrays):
     def one_worker(updates):
         own = [x[0] for x in updates]
         return COMPRESSOR.reduce(jax.random.key(0), own, (), "data")[0].mean
@@ -62,15 +61,15 @@ def test_there_is_one_gather_for_each_width_whatever_the_number_of_arrays(arrays
     updates = [jnp.zeros((WORKERS, 3 + i)) for i in range(arrays)]
     size = sum(3 + i for i in range(arrays))
     for counted in jaxcompress.traffic(step, updates):
-        found = sorted((each.operation, each.dtypes, each.payload_bytes) for each in counted.collectives)
-        assert found == [("all-gather", ("uint32",), 4 * arrays), ("all-gather", ("uint8",), size)]
+        found = [(each.operation, each.dtypes, each.payload_bytes) for each in counted.collectives]
+        assert found == [("all-gather", ("uint32",), 4 * (arrays + -(-size // 4)))]
 
 
-def test_bits_are_those_of_the_message():
+def test_bits_are_those_of_the_message_in_whole_words():
     outcome = run(COMPRESSOR, random_updates(2, PARAMS), ())
-    assert outcome.bits.tolist() == [(15 + 1 + 0 + 11) * 8 + 4 * 32] * WORKERS
+    # 27 signs of a byte in seven words, and four scales.
+    assert outcome.bits.tolist() == [7 * 32 + 4 * 32] * WORKERS
     assert jax.tree.leaves(COMPRESSOR.message_bits(PARAMS)) == [15 * 8 + 32, 8 + 32, 32, 11 * 8 + 32]
-    assert codec_bits(SIGNS, jax.ShapeDtypeStruct((4, 4), jnp.float32)) == 16 * 8 + 32
 
 
 def test_every_worker_and_every_array_encodes_with_a_key_of_its_own():
@@ -88,11 +87,28 @@ def test_the_mean_of_bfloat16_is_added_in_float32():
     assert run(gathered(identity), x, ()).mean[0].tolist() == [65.0]
 
 
-def test_a_codec_may_add_in_its_own_way():
-    compressor = gathered(SIGNS, add=lambda total, message: total + 2 * signs_decode(message, total))
-    plain, twice = (run(one, random_updates(3, PARAMS["a"]), ()) for one in (COMPRESSOR, compressor))
-    assert_close(twice.mean, 2 * plain.mean)
-    assert_same_bits(twice.sent, plain.sent)
+@pytest.mark.parametrize(("workers", "two"), [(1, False), (2, False), (3, False), (4, False), (5, True), (8, True)])
+def test_two_phases_where_they_send_less_than_half(workers, two):
+    # Messages that divide evenly: (W - 1) B by one all-gather, and 2 (W - 1)/W B in two phases.
+    size = 64 * 32 * workers
+    compressor, updates = sign(32), random_updates(5, jnp.zeros(size), workers)
+    for counted in jaxcompress.traffic(runner(compressor, workers, "shard_map"), jax.random.key(0), updates, ()):
+        operations = [each.operation for each in counted.collectives]
+        assert operations == (["all-to-all", "all-gather"] if two else ["all-gather"])
+        once = (workers - 1) * (size // 8 + size // 32 * 4)
+        assert counted.wire_bytes == (once * 2 // workers if two else once)
+
+
+def test_a_message_that_does_not_come_in_pieces_goes_in_one_phase():
+    compressor, updates = top_k(0.01), random_updates(6, jnp.zeros(100_000), 8)
+    asked, _ = jaxcompress.traffic(runner(compressor, 8, "shard_map"), jax.random.key(0), updates, ())
+    assert [each.operation for each in asked.collectives] == ["all-gather"]
+
+
+def test_an_array_smaller_than_a_share_goes_in_one_phase():
+    # Eight owners of one piece each would send more filling than message.
+    asked, _ = jaxcompress.traffic(runner(sign(32), 8, "shard_map"), jax.random.key(0), jnp.zeros((8, 33)), ())
+    assert [each.operation for each in asked.collectives] == ["all-gather"]
 
 
 def test_one_worker_gets_back_its_own_message():

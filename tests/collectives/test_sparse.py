@@ -10,6 +10,7 @@ from helpers import WORKERS, assert_close, mean_over_workers, random_updates, ru
 
 from jaxcompress import cast, dense, error_feedback, power_sgd, qsgd, sparse
 from jaxcompress.ops.packing import bits_for, words_for
+from jaxcompress.ops.places import place_words
 
 
 def first_of_rows(rows, count=2):
@@ -39,7 +40,7 @@ def numpy_kept(x, block):
 def test_bits_are_the_values_by_inner_and_the_packed_places(inner, block):
     size, kept = 30, 2 if block is None else 8
     values = inner.message_bits(jax.ShapeDtypeStruct((kept,), jnp.float32))
-    places = 32 * words_for(kept, bits_for(block or size))
+    places = 32 * (place_words(kept, size) if block is None else words_for(kept, bits_for(block)))
     compressor = two_first(inner, block)
     assert compressor.message_bits(jax.ShapeDtypeStruct((size,), jnp.float32)) == values + places
     assert run(compressor, random_updates(0, jnp.zeros(size)), ()).bits.tolist() == [values + places] * WORKERS
@@ -97,7 +98,7 @@ def test_inner_values_keep_their_dtype_on_the_way(dtype):
     updates = random_updates(3, jnp.zeros((3, 4), dtype))
     outcome = run(two_first(), updates, ())
     assert outcome.mean.dtype == outcome.sent.dtype == dtype
-    assert outcome.bits[0] == 2 * 8 * jnp.dtype(dtype).itemsize + 32
+    assert outcome.bits[0] == 2 * 8 * jnp.dtype(dtype).itemsize + 32  # two values, and a word of places
     kept = np.where(np.arange(12).reshape(3, 4) < 2, np.asarray(updates, np.float64), 0)
     np.testing.assert_array_equal(np.asarray(outcome.sent, np.float64), kept)
 
@@ -112,7 +113,7 @@ def test_what_inner_rounds_is_what_was_sent():
 
 @pytest.mark.parametrize("inner", [power_sgd(2), error_feedback(dense())], ids=lambda inner: inner.expression)
 def test_an_inner_without_a_codec_is_refused_with_the_way_out(inner):
-    with pytest.raises(ValueError, match=r"has none.*Use dense\(\), cast\(dtype\) or qsgd\(bits\)") as error:
+    with pytest.raises(ValueError, match=r"has none.*Use one with a codec, as qsgd\(8\)") as error:
         two_first(inner)
     assert inner.expression in str(error.value)
 

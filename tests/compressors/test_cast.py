@@ -32,11 +32,11 @@ def round_trip(x, dtype):
 
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("from_dtype", ["float32", "bfloat16"])
-def test_the_compiled_program_gathers_two_bytes_an_entry(dtype, from_dtype):
+def test_the_compiled_program_gathers_two_entries_a_word(dtype, from_dtype):
     updates = {"a": jnp.zeros((WORKERS, 50), from_dtype), "b": jnp.zeros((WORKERS, 7, 3))}
     step = runner(COMPRESSORS[dtype], WORKERS, "shard_map")
     for counted in jaxcompress.traffic(step, jax.random.key(0), updates, ()):
-        assert counted.collectives == (("all-gather", ("uint16",), 2 * 71, WORKERS, 1),)
+        assert counted.collectives == (("all-gather", ("uint32",), 4 * 36, WORKERS, 1),)
 
 
 @settings(max_examples=30, deadline=None)
