@@ -51,10 +51,9 @@ class HostProcesses:
 
     def measure(self, program: str, warm_up: int, repeats: int) -> Measured:
         """Runs one of the workers' programs, all at once."""
+        request = json.dumps({"program": program, "warm_up": warm_up, "repeats": repeats})
         for process in self._processes:
-            print(
-                json.dumps({"program": program, "warm_up": warm_up, "repeats": repeats}), file=process.stdin, flush=True
-            )
+            print(request, file=process.stdin, flush=True)
         answers = self._answers()
         begins = [min(each) for each in zip(*(answer["begins"] for answer in answers), strict=True)]
         ends = [max(each) for each in zip(*(answer["ends"] for answer in answers), strict=True)]
@@ -64,13 +63,12 @@ class HostProcesses:
     def _answers(self) -> list[dict[str, Any]]:
         """One line of JSON from each; where one has none, all are ended, since the others would wait for it."""
         with ThreadPoolExecutor(len(self._processes)) as pool:
-            reads = {pool.submit(_next_json, process.stdout): rank for rank, process in enumerate(self._processes)}
             try:
+                reads = {pool.submit(_next_json, process.stdout): rank for rank, process in enumerate(self._processes)}
                 for read in as_completed(reads, TIMEOUT_SECONDS):
                     if read.result() is None:
-                        raise RuntimeError(
-                            f"worker {reads[read]} ended: {self._errors_of(reads[read]).read_text()[-2000:]}"
-                        )
+                        words = self._errors_of(reads[read]).read_text()
+                        raise RuntimeError(f"worker {reads[read]} ended: {words[-2000:]}")
             except BaseException:
                 self._end()
                 raise

@@ -8,7 +8,7 @@ class Method(NamedTuple):
     """A way to average gradients."""
 
     framework: str  # jax or torch
-    name: str  # a compressor's expression, or what the PyTorch worker knows it by
+    method: str  # a compressor's expression, or what the PyTorch worker knows it by
 
 
 # Neighbours answer the same question in two frameworks, and take turns at being first: a machine that grows slower
@@ -31,9 +31,8 @@ METHODS = [
     Method("jax", "error_feedback(qsgd(4))"),
     Method("jax", "error_feedback(sign())"),
 ]
-DENSE = {"jax": "dense()", "torch": "DDP, dense"}
 
 
 def chosen(only: Sequence[str]) -> list[Method]:
-    """The methods whose framework and name, as in ``torch DDP, dense``, contain one of these words; all without any."""
+    """The methods whose framework and text, as in ``torch DDP, dense``, contain one of these words; all without any."""
     return [method for method in METHODS if not only or any(word in " ".join(method) for word in only)]

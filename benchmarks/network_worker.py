@@ -14,32 +14,33 @@ from typing import Any
 SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")
 
 
-def serve(about: Mapping[str, Any], programs: Mapping[str, Callable[[], None]], barrier: Callable[[], None]) -> None:
+def serve(about: Mapping[str, Any], programs: Mapping[str, Callable[[], Any]], between: Callable[[], Any]) -> None:
     """Says what stands ready, then answers requests.
 
     Args:
       about: What the first line tells: versions, and what there is to say once.
       programs: name -> one step, which returns when its result is there.
-      barrier: Waits for all workers; nothing of theirs is on its way afterwards.
+      between: Makes ready for a step, and waits for all workers: nothing of theirs is on its way afterwards.
     """
-    print(json.dumps(dict(about)), flush=True)
+    print(json.dumps({**about, "programs": list(programs)}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        answer = measure(programs[request["program"]], barrier, request["warm_up"], request["repeats"])
+        answer = measure(programs[request["program"]], between, request["warm_up"], request["repeats"])
         print(json.dumps(answer), flush=True)
 
 
-def measure(program: Callable[[], None], barrier: Callable[[], None], warm_up: int, repeats: int) -> dict[str, Any]:
+def measure(program: Callable[[], Any], between: Callable[[], Any], warm_up: int, repeats: int) -> dict[str, Any]:
     """Begin and end of each timed step, in seconds of the clock that all processes of a machine share, and bytes."""
     for _ in range(warm_up):
+        between()
         program()
-    barrier()
+    between()
     sent, begins, ends = int(SENT.read_text()), [], []
     for _ in range(repeats):
-        barrier()
+        between()
         begins.append(time.monotonic())
         program()
         ends.append(time.monotonic())
-    # What was sent last may wait in the link's queue; behind it comes what the barrier sends.
-    barrier()
+    # What was sent last may wait in the link's queue; behind it comes what waiting for all sends.
+    between()
     return {"begins": begins, "ends": ends, "sent_bytes": int(SENT.read_text()) - sent}

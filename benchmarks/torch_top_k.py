@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
+from benchmarks.torch_messages import Averaging, Message
+
 
 class TopK:
     """Averages gradients: the largest entries of each kernel and matrix; norms and biases dense, in one all-reduce.
@@ -12,11 +14,12 @@ class TopK:
     Values travel as float32 and places as int32, each in one all-gather for all arrays.
     """
 
-    def __init__(self, shapes: Sequence[tuple[int, ...]], density: float):
+    def __init__(self, shapes: Sequence[torch.Size], density: float):
         self.shapes = shapes
         self.places = [place for place, shape in enumerate(shapes) if len(shape) > 1]
         self.rest = [place for place, shape in enumerate(shapes) if len(shape) <= 1]
-        self.sizes = [torch.Size(shapes[place]).numel() for place in self.places]
+        self.sizes = [shapes[place].numel() for place in self.places]
+        self.rest_sizes = [shapes[place].numel() for place in self.rest]
         self.kept = [max(1, int(size * density)) for size in self.sizes]
         # One memory for all arrays, and each array's part of it.
         self.memory = torch.zeros(sum(self.sizes))
@@ -52,12 +55,17 @@ class TopK:
     def _apart(self, mean: torch.Tensor, rest: torch.Tensor) -> list[torch.Tensor]:
         """The averages as arrays of their own shapes, without a copy."""
         flat = dict(zip(self.places, mean.split(self.sizes), strict=True))
-        flat |= zip(self.rest, rest.split([self.shapes[place][0] for place in self.rest]), strict=True)
+        flat |= zip(self.rest, rest.split(self.rest_sizes), strict=True)
         return [flat[place].view(shape) for place, shape in enumerate(self.shapes)]
 
 
-def top_k_messages(shapes: Sequence[tuple[int, ...]], density: float) -> list[tuple[str, torch.dtype, int]]:
-    """What `TopK` sends a step."""
-    kept = sum(max(1, int(torch.Size(shape).numel() * density)) for shape in shapes if len(shape) > 1)
-    rest = sum(shape[0] for shape in shapes if len(shape) <= 1)
-    return [("all_gather", torch.float32, kept), ("all_gather", torch.int32, kept), ("all_reduce", torch.float32, rest)]
+def top_k(grads: list[torch.Tensor], density: float) -> Averaging:
+    """The benchmark's way: the same gradients at every step."""
+    compressor = TopK([x.shape for x in grads], density)
+    kept, rest = sum(compressor.kept), sum(compressor.rest_sizes)
+    messages = [
+        Message("all_gather", torch.float32, kept),
+        Message("all_gather", torch.int32, kept),
+        Message("all_reduce", torch.float32, rest),
+    ]
+    return Averaging({"step": lambda: compressor.average(grads)}, messages)
