@@ -1,5 +1,6 @@
 """One worker process on each host, told what to measure."""
 
+import contextlib
 import json
 import os
 import statistics
@@ -43,6 +44,9 @@ class HostProcesses:
 
     def __exit__(self, *_: object) -> None:
         self._end()
+        for process in self._processes:
+            with contextlib.suppress(BrokenPipeError), process:
+                pass
         self._errors.cleanup()
 
     def ready(self) -> dict[str, Any]:
@@ -53,7 +57,9 @@ class HostProcesses:
         """Runs one of the workers' programs, all at once."""
         request = json.dumps({"program": program, "warm_up": warm_up, "repeats": repeats})
         for process in self._processes:
-            print(request, file=process.stdin, flush=True)
+            # One that has ended is found by its missing answer.
+            with contextlib.suppress(BrokenPipeError):
+                print(request, file=process.stdin, flush=True)
         answers = self._answers()
         begins = [min(each) for each in zip(*(answer["begins"] for answer in answers), strict=True)]
         ends = [max(each) for each in zip(*(answer["ends"] for answer in answers), strict=True)]
@@ -78,6 +84,7 @@ class HostProcesses:
         return Path(self._errors.name, str(rank))
 
     def _end(self) -> None:
+        """Ends all; their pipes stay open for those who read them."""
         for process in self._processes:
             process.kill()
             process.wait()

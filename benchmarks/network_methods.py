@@ -27,7 +27,7 @@ METHODS = [
     Method("torch", "top-k 1 %, all-gather"),
     Method("jax", "error_feedback(top_k(0.01))"),
     Method("jax", "error_feedback(block_top_k(0.01, inner=qsgd(6)))"),
-    Method("jax", "error_feedback(block_max(128, inner=qsgd(8)))"),
+    Method("jax", "error_feedback(block_max(inner=qsgd(8)))"),
     Method("jax", "error_feedback(qsgd(4))"),
     Method("jax", "error_feedback(sign())"),
 ]

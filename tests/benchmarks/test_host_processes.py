@@ -1,0 +1,64 @@
+"""One process on each host: here all hosts are this machine, and the workers stand-ins."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.host_processes import HostProcesses
+from benchmarks.namespaces import Network
+
+WORKER = """
+import json, os, sys
+rank, workers, address, argument = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+print("[Gloo] is connected")
+cores = sorted(os.sched_getaffinity(0))
+print(json.dumps({"rank": rank, "workers": workers, "address": address, "cores": cores}), flush=True)
+for line in sys.stdin:
+    request = json.loads(line)
+    if argument == "broken" and rank == 1:
+        sys.exit("worker 1 is broken")
+    begins = [10.0 + rank + 5 * step for step in range(request["repeats"])]
+    print(json.dumps({"begins": begins, "ends": [begin + 2 for begin in begins], "sent_bytes": 100 * rank}), flush=True)
+"""
+
+
+class Here(Network):
+    """Hosts that are this machine."""
+
+    def command(self, host, command):
+        """The command itself."""
+        del host
+        return list(command)
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """Starts the stand-in on two hosts."""
+    Path(tmp_path, "stand_in.py").write_text(WORKER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return lambda argument: HostProcesses(Here(("a", "b"), "switch"), sys.executable, "stand_in", argument)
+
+
+def test_a_step_lasts_from_the_first_begin_to_the_last_end(start):
+    with start("whole") as processes:
+        assert processes.ready()["rank"] == 0
+        measured = processes.measure("step", warm_up=1, repeats=4)
+    assert measured.ms == [3000.0] * 4
+    # No bytes of one worker and 100 of the other, in four steps.
+    assert measured.sent_bytes == 12.5
+
+
+def test_every_worker_has_as_many_cores(start):
+    with start("whole") as processes:
+        ready = processes.ready()
+    assert (ready["workers"], ready["address"]) == (2, "10.0.0.1")
+    assert len(ready["cores"]) == max(1, len(os.sched_getaffinity(0)) // 2)
+
+
+def test_where_one_worker_ends_all_are_ended_and_its_words_are_told(start):
+    with start("broken") as processes:
+        processes.ready()
+        with pytest.raises(RuntimeError, match="worker 1 ended: worker 1 is broken"):
+            processes.measure("step", warm_up=0, repeats=1)

@@ -1,0 +1,59 @@
+"""Rows of the file: what they hold, how they merge, in which order they stand."""
+
+from benchmarks.host_processes import Measured
+from benchmarks.network_methods import Method
+from benchmarks.network_table import merged, row, shown
+
+ABOUT = {"version": "jax 1", "python": "3", "asked_bytes": 900_000, "compiled_bytes": 1_000_000}
+FOUND = {"step": Measured([12.0, 10.0, 20.0], 1_010_000), "bare": Measured([9.0, 8.0, 9.5], 1_010_000)}
+
+
+def made(method="dense()", framework="jax", workers=2, rate="1gbit", step_ms=10.0):
+    found = FOUND | {"step": Measured([step_ms], 1_010_000)}
+    return row(Method(framework, method), workers, rate, found, ABOUT)
+
+
+def test_a_row_holds_median_spread_and_ratios():
+    one = row(Method("jax", "dense()"), 2, "1gbit", FOUND, ABOUT)
+    assert (one["step_ms"], one["min_ms"], one["max_ms"]) == ("12.0", "10.0", "20.0")
+    assert one["communication_ms"] == "9.0"
+    assert one["interface_ratio"] == "1.010"
+    # 1.01 MB at 125 MB/s
+    assert (one["floor_ms"], one["times_floor"]) == ("8.1", "1.49")
+
+
+def test_what_was_not_compiled_is_compared_with_what_was_asked():
+    about = {key: value for key, value in ABOUT.items() if key != "compiled_bytes"}
+    assert row(Method("torch", "DDP, dense"), 2, "1gbit", FOUND, about)["interface_ratio"] == "1.122"
+
+
+def test_a_new_row_takes_the_place_of_the_same_method_hosts_and_rate():
+    rows = merged([made(step_ms=10), made(workers=4)], [made(step_ms=20)])
+    assert [(each["workers"], each["step_ms"]) for each in rows] == [(2, "20.0"), (4, "10.0")]
+
+
+def test_each_framework_is_compared_with_its_own_dense_average():
+    rows = merged([made(step_ms=10), made("DDP, dense", "torch", step_ms=30)], [made("DDP, fp16 hook", "torch")])
+    assert [each["times_dense"] for each in rows] == ["1.00", "1.00", "3.00"]
+
+
+def test_without_a_dense_row_there_is_no_comparison():
+    assert merged([], [made("error_feedback(sign())")])[0]["times_dense"] == ""
+
+
+def test_rates_are_ordered_as_numbers_and_unknown_methods_last():
+    rows = merged([made("gone()"), made(rate="10gbit"), made(rate="100mbit"), made("error_feedback(sign())")], [made()])
+    assert [(each["rate"], each["method"]) for each in rows] == [
+        ("100mbit", "dense()"),
+        ("1gbit", "dense()"),
+        ("1gbit", "error_feedback(sign())"),
+        ("1gbit", "gone()"),
+        ("10gbit", "dense()"),
+    ]
+
+
+def test_every_row_is_shown():
+    assert [each["method"] for each in shown(merged([made()], [made("DDP, dense", "torch")]))] == [
+        "`dense()`",
+        "DDP, dense",
+    ]

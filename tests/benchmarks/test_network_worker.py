@@ -1,0 +1,48 @@
+"""A worker's answers: how often it runs a program, what it times, which bytes it counts."""
+
+import io
+import json
+
+from benchmarks import network_worker
+from benchmarks.network_worker import measure, serve
+
+
+class Sent:
+    """An interface: every step sends 100 bytes, every wait for all another one."""
+
+    def __init__(self):
+        self.calls, self.bytes = "", 0
+
+    def read_text(self) -> str:
+        """The counter, as the kernel shows it."""
+        return f"{self.bytes}\n"
+
+    def step(self):
+        """Sends a message."""
+        self.calls, self.bytes = self.calls + "s", self.bytes + 100
+
+    def between(self):
+        """Waits for all."""
+        self.calls, self.bytes = self.calls + "b", self.bytes + 1
+
+
+def test_every_step_is_made_ready_and_warm_up_is_not_counted(monkeypatch):
+    sent = Sent()
+    monkeypatch.setattr(network_worker, "SENT", sent)
+    answer = measure(sent.step, sent.between, warm_up=2, repeats=3)
+    assert sent.calls == "bsbs" + "b" + "bsbsbs" + "b"
+    assert answer["sent_bytes"] == 3 * 100 + 4
+    times = [time for both in zip(answer["begins"], answer["ends"], strict=True) for time in both]
+    assert times == sorted(times)
+    assert len(times) == 6
+
+
+def test_a_line_asks_and_a_line_answers(monkeypatch, capsys):
+    sent = Sent()
+    monkeypatch.setattr(network_worker, "SENT", sent)
+    request = {"program": "step", "warm_up": 1, "repeats": 1}
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{json.dumps(request)}\n"))
+    serve({"version": "x 1"}, {"step": sent.step, "bare": sent.step}, sent.between)
+    ready, answer = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert ready == {"version": "x 1", "programs": ["step", "bare"]}
+    assert len(answer["ends"]) == 1
