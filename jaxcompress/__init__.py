@@ -3,6 +3,7 @@
 from jaxcompress.base import Codec, Compressor, PerWorker, Reduced, expressible
 from jaxcompress.collectives.dense import dense
 from jaxcompress.collectives.gathered import gathered
+from jaxcompress.collectives.hierarchical import hierarchical
 from jaxcompress.collectives.one_phase import one_phase
 from jaxcompress.collectives.sketched import sketched
 from jaxcompress.collectives.sparse import sparse
@@ -15,7 +16,7 @@ from jaxcompress.compressors.qsgd import qsgd
 from jaxcompress.compressors.sign import sign
 from jaxcompress.compressors.top_k import top_k
 from jaxcompress.distributed.agreement import assert_same_everywhere
-from jaxcompress.distributed.mesh import data_mesh, initialize_processes, virtual_cpu_workers
+from jaxcompress.distributed.mesh import data_mesh, initialize_processes, node_mesh, virtual_cpu_workers
 from jaxcompress.distributed.placement import (
     as_block,
     init_state,
@@ -50,6 +51,7 @@ __all__ = [
     "gathered",
     "one_phase",
     "two_phase",
+    "hierarchical",
     "sparse",
     "sketched",
     "top_k",
@@ -79,6 +81,7 @@ __all__ = [
     "initialize_processes",
     "virtual_cpu_workers",
     "data_mesh",
+    "node_mesh",
     "init_state",
     "replicate",
     "shard_batch",

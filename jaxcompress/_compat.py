@@ -42,6 +42,12 @@ def vary(tree, axis_name: AxisName):
     return jax.tree.map(vary_one, tree)
 
 
+def vary_like(tree, like: jax.Array):
+    """Marks arrays as differing between the workers between which `like` may differ: the carries of a loop over it."""
+    axes = jax.typeof(like).manual_axis_type.varying
+    return vary(tree, tuple(sorted(axes))) if axes else tree
+
+
 def all_gather(x: jax.Array, axis_name: AxisName) -> jax.Array:
     """All workers' `x` along a new first axis; JAX knows that the result is the same on every worker."""
     names = _names(axis_name)
@@ -52,6 +58,11 @@ def all_gather(x: jax.Array, axis_name: AxisName) -> jax.Array:
 def all_to_all(x: jax.Array, axis_name: AxisName) -> jax.Array:
     """Row i of `x` goes to worker i; back comes one row from each worker, in their order."""
     return lax.all_to_all(x, axis_name, split_axis=0, concat_axis=0)
+
+
+def reduce_scatter(x: jax.Array, axis_name: AxisName) -> jax.Array:
+    """The sum over all workers of their row for this one: (workers, …) to (…)."""
+    return lax.psum_scatter(x, axis_name, scatter_dimension=0)
 
 
 def joined_processes() -> int:

@@ -10,6 +10,7 @@ from optax import Updates
 from jaxcompress._compat import axis_size, is_varying
 from jaxcompress.base import AxisName, Compressor
 from jaxcompress.collectives.dense import fused_mean
+from jaxcompress.ops.buckets import buckets
 from jaxcompress.ops.trees import array_bits, join, only, path_text, tree_bits
 
 
@@ -18,11 +19,16 @@ class CompressState(NamedTuple):
 
     key: jax.Array  # typed PRNG key (), the same on every worker; split once a step
     bits: jax.Array  # float32 (): size of this worker's messages in the last step, dense ones included
-    inner: Any  # state of the compressor, for the arrays that are compressed
+    inner: tuple[Any, ...]  # state of the compressor for the compressed arrays of each bucket
 
 
 def compress(
-    compressor: Compressor, axis_name: AxisName = "data", *, min_compression_rate: float = 2.0, seed: int = 0
+    compressor: Compressor,
+    axis_name: AxisName = "data",
+    *,
+    min_compression_rate: float = 2.0,
+    bucket_bytes: int | None = None,
+    seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     """Averages updates over the workers of `axis_name`, compressed: the network boundary of an Optax chain.
 
@@ -33,6 +39,10 @@ def compress(
     An array whose message would not be `min_compression_rate` times smaller than itself travels dense, and all such
     arrays share one all-reduce; they have no memory. So ``compress(dense())`` is a plain ``pmean``.
 
+    The messages of all arrays travel together, in as many collectives as the scheme has rounds. With `bucket_bytes` they
+    travel in groups of arrays, the last ones of the tree first, whose gradients a backward pass has first: so that a
+    compiler can move a group while the next is computed. Each bucket has collectives, and a dense all-reduce, of its own.
+
     Guarantees: all that `compressor` guarantees, before the average is rounded to the dtype of the updates: for
     bfloat16 gradients that rounding is not remembered. Updates keep their shapes, dtypes and tree.
 
@@ -40,13 +50,15 @@ def compress(
       compressor: Such as ``error_feedback(top_k(0.01))``.
       axis_name: The mesh axis, or axes, to average over.
       min_compression_rate: How many times smaller a message has to be, at least; 0 compresses every array.
+      bucket_bytes: Size of the gradients of one bucket, at least 1; None puts all arrays into one. A larger array is a
+        bucket by itself.
       seed: Of the random keys, the same on all workers.
 
     Returns:
       An Optax transformation. Its state holds `PerWorker` parts; `init_state` places it on a mesh.
 
     Raises:
-      ValueError: if `compressor` is not one or `min_compression_rate` is negative; while tracing, if there is no such
+      ValueError: if `compressor` is not one, `min_compression_rate` is negative or `bucket_bytes` below 1; while tracing, if there is no such
         axis, or if the gradients are the same on all workers: then JAX has summed them already.
 
     Example:
@@ -60,24 +72,36 @@ def compress(
     if not min_compression_rate >= 0:
         raise ValueError(f"min_compression_rate is a ratio of sizes, at least 0; got {min_compression_rate!r}.")
 
+    if bucket_bytes is not None and (isinstance(bucket_bytes, bool) or not bucket_bytes >= 1):
+        raise ValueError(f"bucket_bytes is the size of the gradients of one bucket, at least 1; got {bucket_bytes!r}.")
+
     rate = float(min_compression_rate)
 
     def init(params):
         key, init_key = jax.random.split(jax.random.key(seed))
-        compressed, _ = split(params, params)
-        return CompressState(key, jnp.zeros([], jnp.float32), compressor.init(init_key, compressed))
+        parts = [split(bucket, bucket)[0] for bucket in buckets(params, params, bucket_bytes)]
+        keys = jax.random.split(init_key, len(parts))
+        states = tuple(compressor.init(keys[i], part) for i, part in enumerate(parts))
+        return CompressState(key, jnp.zeros([], jnp.float32), states)
 
     def update(updates, state, params=None, **extra_args):
         del extra_args
         axis_size(axis_name)
         _check_local(updates, axis_name)
         key, step_key = jax.random.split(state.key)
-        compressed, rest = split(updates, updates if params is None else params)
-        _check_state(state.inner, jax.eval_shape(compressor.init, step_key, compressed))
-        reduced, inner = compressor.reduce(step_key, compressed, state.inner, axis_name)
-        mean = join(updates, reduced.mean, fused_mean(rest, axis_name))
-        bits = jnp.asarray(reduced.bits, jnp.float32) + jnp.float32(tree_bits(rest))
-        return jax.tree.map(lambda m, x: m.astype(x.dtype), mean, updates), CompressState(key, bits, inner)
+        like = updates if params is None else params
+        _check_state(state.inner, jax.eval_shape(init, like).inner)
+        parts, likes = (buckets(tree, like, bucket_bytes) for tree in (updates, like))
+        keys = jax.random.split(step_key, len(parts))
+        means, bits, states = [], jnp.float32(0), []
+        for part, part_like, part_key, part_state in zip(parts, likes, keys, state.inner, strict=True):
+            compressed, rest = split(part, part_like)
+            reduced, part_state = compressor.reduce(part_key, compressed, part_state, axis_name)
+            means += [reduced.mean, fused_mean(rest, axis_name)]
+            bits += jnp.asarray(reduced.bits, jnp.float32) + jnp.float32(tree_bits(rest))
+            states.append(part_state)
+        mean = jax.tree.map(lambda m, x: m.astype(x.dtype), join(updates, *means), updates)
+        return mean, CompressState(key, bits, tuple(states))
 
     def split(tree, like):
         """The arrays that are worth compressing, judged by those of `like`, and the rest."""
@@ -102,10 +126,11 @@ def _check_state(state: Any, expected: Any) -> None:
                 f"(workers, …), as init_state makes them; in a step of your own, opt_state = own_part(opt_state) comes "
                 f"before the update and as_block(opt_state) after it. With other parameters, make a new state."
             )
-    if len(found) != len(wanted):
+    if len(found) != len(wanted) or len(state) != len(expected):
         raise ValueError(
-            f"the state of compress has {len(found)} arrays, and these updates need {len(wanted)}: it was made for "
-            f"other parameters, another compressor or another min_compression_rate. Make a new one with init_state."
+            f"the state of compress has {len(found)} arrays in {len(state)} buckets, and these updates need "
+            f"{len(wanted)} in {len(expected)}: it was made for other parameters, another compressor, or another "
+            f"min_compression_rate or bucket_bytes. Make a new one with init_state."
         )
 
 

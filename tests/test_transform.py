@@ -70,7 +70,7 @@ def one_update(optimizer, tree=TREE, updates=None):
 
 def remembered(state) -> dict[str, tuple]:
     """The shapes of the arrays that have an error memory, without their first axis of workers."""
-    memory = state.inner.error.value
+    memory = state.inner[0].error.value
     return {name: x.shape[1:] for name, x in memory.items() if not isinstance(x, optax.MaskedNode)}
 
 
@@ -259,7 +259,7 @@ def test_map_params_finds_what_is_shaped_as_the_parameters(expression):
 def test_map_params_maps_the_error_memory():
     optimizer = compress(error_feedback(top_k(0.1)), min_compression_rate=0.0)
     state = optax.tree.map_params(optimizer, lambda x: x + 1, optimizer.init(TREE))
-    assert_same_bits(state.inner.error.value, jax.tree.map(jnp.ones_like, TREE))
+    assert_same_bits(state.inner[0].error.value, jax.tree.map(jnp.ones_like, TREE))
 
 
 def test_parameters_without_a_gradient_stay_where_they_are():
@@ -276,7 +276,7 @@ def test_parameters_without_a_gradient_stay_where_they_are():
     params, state, *_ = jaxcompress.make_train_step(loss_fn, optimizer, mesh)(params, state, {}, batch)
     np.testing.assert_array_equal(params["unused"], unused)
     assert np.any(np.asarray(params["used"]) != 1)
-    assert not np.any(np.asarray(state[0].inner.error.value["unused"]))
+    assert not np.any(np.asarray(state[0].inner[0].error.value["unused"]))
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3)])

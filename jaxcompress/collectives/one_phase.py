@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from optax import Updates
 
-from jaxcompress._compat import all_gather, axis_size
+from jaxcompress._compat import all_gather, axis_size, vary_like
 from jaxcompress.base import AxisName, Codec, Compressor, Reduced, Stages, expressible, stages_of
 from jaxcompress.ops.codecs import codec_bits, codec_of
 from jaxcompress.ops.words import WORD_BYTES, from_words, to_words, words_in
@@ -112,5 +112,5 @@ def _mean(
             theirs = _read(stages, from_words(everyone[worker], messages), groups, likes)
             return [stages.add(total, one, 1 / workers) for total, one in zip(totals, theirs, strict=True)]
 
-        totals = lax.fori_loop(0, workers, add_one, totals)
+        totals = lax.fori_loop(0, workers, add_one, vary_like(totals, everyone))
     return [total.astype(x.dtype) for total, x in zip(totals, likes, strict=True)]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from optax import Updates
 
-from jaxcompress._compat import all_gather, all_to_all, axis_size, vary
+from jaxcompress._compat import all_gather, all_to_all, axis_size, vary_like
 from jaxcompress.base import AxisName, Codec, Compressor, Reduced, expressible, stages_of
 from jaxcompress.ops.codecs import codec_bits, codec_of
 from jaxcompress.ops.words import WORD_BYTES, from_words, to_words, words_in
@@ -77,7 +77,7 @@ def exchange_twice(codec: Codec, key: jax.Array, updates: Updates, axis_name: Ax
 
     own = [_encode(codec, jax.random.fold_in(first_key, i), _cut(x, codec, plan)) for i, x in enumerate(leaves)]
     to_owners, like = _shards(own, plan)
-    average = _average(codec, all_to_all(to_owners, axis_name), like, plan, axis_name)
+    average = _average(codec, all_to_all(to_owners, axis_name), like, plan)
 
     again = _encode(codec, second_key, average)
     everyone = all_gather(to_words(again), axis_name)
@@ -159,7 +159,7 @@ def _shards(own: list, plan: _Plan) -> tuple[jax.Array, Any]:
     return jax.vmap(to_words)(shards), like
 
 
-def _average(codec: Codec, received: jax.Array, like: Any, plan: _Plan, axis_name: AxisName) -> jax.Array:
+def _average(codec: Codec, received: jax.Array, like: Any, plan: _Plan) -> jax.Array:
     """The owner's pieces, averaged over all senders one after the other: (share, piece)."""
     stages, piece = stages_of(codec), _piece_like(codec, plan)
 
@@ -168,8 +168,8 @@ def _average(codec: Codec, received: jax.Array, like: Any, plan: _Plan, axis_nam
         picked = jax.vmap(lambda message: stages.read(message, piece))(messages)
         return jax.vmap(lambda row, one: stages.add(row, one, 1 / plan.workers))(total, picked)
 
-    total = vary(jnp.zeros((plan.share, codec.piece or 0), plan.dtype), axis_name)
-    return lax.fori_loop(0, plan.workers, add_one, total)
+    total = jnp.zeros((plan.share, codec.piece or 0), plan.dtype)
+    return lax.fori_loop(0, plan.workers, add_one, vary_like(total, received))
 
 
 def _all_pieces(everyone: jax.Array, like: Any, plan: _Plan) -> list:

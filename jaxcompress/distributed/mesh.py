@@ -93,6 +93,24 @@ def data_mesh(workers: int | None = None, axis_name: str = "data") -> Mesh:
     return Mesh(np.array(devices[:workers]), (axis_name,), axis_types=(AxisType.Auto,))
 
 
+def node_mesh(nodes: int | None = None, axis_names: tuple[str, str] = ("node", "gpu")) -> Mesh:
+    """A mesh of two axes for `hierarchical`: between nodes, where the network is slow, and inside them.
+
+    Args:
+      nodes: How many nodes the devices of all processes make, in their order; None takes each process for a node.
+      axis_names: Of the slow axis and of the fast one.
+
+    Raises:
+      ValueError: if the devices do not divide evenly among the nodes.
+    """
+    devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+    nodes = jax.process_count() if nodes is None else nodes
+    if nodes < 1 or len(devices) % nodes:
+        raise ValueError(f"{len(devices)} devices do not divide evenly among nodes={nodes}.")
+    types = (AxisType.Auto, AxisType.Auto)
+    return Mesh(np.array(devices).reshape(nodes, -1), axis_names, axis_types=types)
+
+
 def _check_processes(coordinator: str | None, num_processes: int | None, process_id: int | None) -> None:
     if num_processes is None or process_id is None or coordinator is None:
         raise ValueError(

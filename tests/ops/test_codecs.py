@@ -25,5 +25,7 @@ def test_a_compressor_without_one_is_refused_with_the_way_out(inner):
 
 
 def test_what_is_no_compressor_is_refused():
-    with pytest.raises(ValueError, match=r"one_phase takes a compressor, as in one_phase\(qsgd\(8\)\); got 'qsgd\(8\)'"):
+    with pytest.raises(
+        ValueError, match=r"one_phase takes a compressor, as in one_phase\(qsgd\(8\)\); got 'qsgd\(8\)'"
+    ):
         codec_of("one_phase", "qsgd(8)")

@@ -1,0 +1,179 @@
+"""Two axes, a fast one and a slow one: dense inside a node, compressed between nodes."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from optax import Updates
+
+from jaxcompress._compat import all_gather, axis_size, reduce_scatter
+from jaxcompress.base import AxisName, Compressor, PerWorker, Reduced, expressible
+from jaxcompress.ops.trees import array_bits, path_text
+
+
+class HierarchicalState(NamedTuple):
+    """What the compressor between nodes keeps: each device has the state of its own share."""
+
+    inter: PerWorker
+
+
+@expressible
+def hierarchical(intra: Compressor, inter: Compressor) -> Compressor:
+    """Averages inside each node first, and sends that average compressed between the nodes.
+
+    On a mesh of two axes, ``axis_name=("node", "gpu")``, with D devices in a node. Each device takes a share of every
+    array, so that all of them carry a part of the slow link's load::
+
+        m      = mean over the node of x             reduce-scatter: device j gets share j
+        mean_j = inter.mean(m_j)                     between the nodes, by the devices with the same j
+        mean   = mean_1 … mean_D                     all-gather inside the node
+        sent   = x - D (m_j - inter.sent_j)          the second term on the device's own share only
+
+    so ``mean == pmean(sent)`` over all devices: the device that compressed a share answers for its node, and its
+    ordinary error memory carries what `inter` dropped. An array's share is a run of its rows, where the last axis counts
+    columns as in a kernel, so that `inter` sees matrices.
+
+    How it travels: one reduce-scatter and one all-gather inside the nodes, for all arrays together, and as `inter` sends
+    ``1/D`` of every array between them. `bits` counts both links; `message_bits`, which decides what is worth
+    compressing, the slow one.
+
+    Guarantees: the law. With one node it is dense, with one device a node it is `inter`.
+
+    Args:
+      intra: ``dense()``.
+      inter: Any compressor without a memory: ``block_top_k(0.01)``, ``power_sgd(2)``, ``two_phase(sign())``.
+
+    Returns:
+      A `Compressor` whose state differs between workers.
+
+    Raises:
+      ValueError: if `intra` is not `dense`, or `inter` has an error memory; while tracing, if the axis is not a pair, or
+        if the state of `inter` does not fit a share.
+
+    Example:
+      >>> from jaxcompress.collectives.dense import dense
+      >>> from jaxcompress.compressors.block_top_k import block_top_k
+      >>> hierarchical(dense(), block_top_k(0.01)).expression
+      'hierarchical(dense(), block_top_k(0.01))'
+
+    References:
+      Ramesh et al., `Zero-Shot Text-to-Image Generation <https://arxiv.org/abs/2102.12092>`_, 2021, appendix E: PowerSGD
+      between nodes after a reduce-scatter inside them
+    """
+    _check(intra, inter)
+
+    def init(key, params):
+        return HierarchicalState(PerWorker(inter.init(key, jax.tree.map(_matrix_like, params))))
+
+    def reduce(key, updates, state, axis_name):
+        node_axis, device_axis = _pair(axis_name)
+        shares, near_bits = _scattered(updates, device_axis)
+        _check_fits(state.inter.value, jax.eval_shape(inter.init, key, shares))
+        own_key = jax.random.fold_in(key, lax.axis_index(device_axis))
+        far, inter_state = inter.reduce(own_key, shares, state.inter.value, node_axis)
+        mean, back_bits = _collected(far.mean, updates, device_axis)
+        dropped = jax.tree.map(lambda rest: axis_size(device_axis) * rest, far.rest_of(shares))
+        rest = jax.tree.map(lambda one, x: _at_home(one, x, device_axis), dropped, updates)
+        sent = jax.tree.map(jnp.subtract, updates, rest)
+        return Reduced(mean, sent, near_bits + far.bits + back_bits, rest), HierarchicalState(PerWorker(inter_state))
+
+    def message_bits(params):
+        return inter.message_bits(jax.tree.map(_matrix_like, params))
+
+    return Compressor(init, reduce, message_bits)
+
+
+def _scattered(updates: Updates, axis_name: AxisName) -> tuple[Updates, int]:
+    """This device's share of the node's average of every array, by one reduce-scatter, and its bits."""
+    leaves, treedef = jax.tree.flatten(updates)
+    if not leaves:
+        return updates, 0
+    devices = axis_size(axis_name)
+    dtype = jnp.result_type(jnp.float32, *(x.dtype for x in leaves))
+    rows = [_in_shares(x.astype(dtype), devices) for x in leaves]
+    buffer = jnp.concatenate([x.reshape(devices, -1) for x in rows], axis=1)
+    own, shares, start = reduce_scatter(buffer, axis_name) / devices, [], 0
+    for x in rows:
+        size = x[0].size
+        shares.append(own[start : start + size].reshape(x.shape[1:]))
+        start += size
+    return treedef.unflatten(shares), array_bits(buffer)
+
+
+def _collected(shares: Updates, likes: Updates, axis_name: AxisName) -> tuple[Updates, int]:
+    """Whole arrays from all devices' shares, by one all-gather, and its bits."""
+    leaves, treedef = jax.tree.flatten(shares)
+    if not leaves:
+        return likes, 0
+    buffer = jnp.concatenate([x.ravel() for x in leaves])
+    everyone, arrays, start = all_gather(buffer, axis_name), [], 0
+    for share, like in zip(leaves, jax.tree.leaves(likes), strict=True):
+        parts = everyone[:, start : start + share.size].reshape(-1, *share.shape[1:])
+        arrays.append(_whole(parts, like))
+        start += share.size
+    return treedef.unflatten(arrays), array_bits(buffer)
+
+
+def _at_home(share: jax.Array, like: jax.Array, axis_name: AxisName) -> jax.Array:
+    """A device's share where it belongs in the array, and zeros elsewhere."""
+    devices, rows = axis_size(axis_name), share.shape[0]
+    zeros = jnp.zeros((devices * rows, *share.shape[1:]), share.dtype)
+    whole = lax.dynamic_update_slice_in_dim(zeros, share, lax.axis_index(axis_name) * rows, axis=0)
+    return _whole(whole, like)
+
+
+def _matrix_shape(x: Any) -> tuple[int, ...]:
+    """(rows, columns), where the last axis counts the columns; a vector is rows alone."""
+    return (x.size // x.shape[-1], x.shape[-1]) if len(x.shape) > 1 and x.size else (x.size,)
+
+
+def _matrix_like(x: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(_matrix_shape(x), jnp.promote_types(x.dtype, jnp.float32))
+
+
+def _in_shares(x: jax.Array, devices: int) -> jax.Array:
+    """(devices, rows, …): an array's rows in equal runs, the last ones filled with zeros."""
+    rows = x.reshape(_matrix_shape(x))
+    filled = jnp.pad(rows, [(0, -rows.shape[0] % devices)] + [(0, 0)] * (rows.ndim - 1))
+    return filled.reshape(devices, filled.shape[0] // devices, *rows.shape[1:])
+
+
+def _whole(rows: jax.Array, like: jax.Array) -> jax.Array:
+    """The array that `_in_shares` cut, from the rows of all shares."""
+    return rows.ravel()[: like.size].reshape(like.shape).astype(like.dtype)
+
+
+def _pair(axis_name: AxisName) -> tuple[str, str]:
+    if isinstance(axis_name, str) or len(axis_name) != 2:
+        raise ValueError(
+            f"hierarchical averages over two axes, the slow one first, as in compress(…, axis_name=('node', 'gpu')) on "
+            f"the mesh of node_mesh(); got {axis_name!r}."
+        )
+    return axis_name[0], axis_name[1]
+
+
+def _check(intra: Compressor, inter: Compressor) -> None:
+    if not isinstance(intra, Compressor) or intra.expression != "dense()":
+        raise ValueError(
+            f"inside a node hierarchical averages densely, so that nothing is dropped twice: write "
+            f"hierarchical(dense(), …); got intra={intra!r}."
+        )
+    if not isinstance(inter, Compressor):
+        raise ValueError(f"inter is a compressor, as in hierarchical(dense(), block_top_k(0.01)); got {inter!r}.")
+    if inter.remembers:
+        raise ValueError(
+            f"{inter!r} has an error memory, which would be of one share only; put it outside: "
+            f"error_feedback(hierarchical(dense(), …))."
+        )
+
+
+def _check_fits(state: Any, expected: Any) -> None:
+    found = {path_text(path): x.shape for path, x in jax.tree_util.tree_leaves_with_path(state)}
+    wanted = {path_text(path): x.shape for path, x in jax.tree_util.tree_leaves_with_path(expected)}
+    for path, shape in wanted.items():
+        if found.get(path) != shape:
+            raise ValueError(
+                f"the state {path!r} of inter has the shape {found.get(path)}, and a device's share of the array needs "
+                f"{shape}: it has fewer rows than the rank. Leave such arrays dense by partition, or lower the rank."
+            )

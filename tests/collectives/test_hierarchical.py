@@ -1,0 +1,182 @@
+"""Two nodes of four devices: the law over all eight, the share of the slow link, and what is refused."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from helpers import assert_close, assert_same_bits, mean_over_workers, random_updates
+from jax.sharding import PartitionSpec as P
+
+import jaxcompress
+from jaxcompress import (
+    block_top_k,
+    compress,
+    dense,
+    error_feedback,
+    hierarchical,
+    parse,
+    power_sgd,
+    qsgd,
+    top_k,
+)
+
+AXES = ("node", "gpu")
+TREE = {
+    "kernel": jnp.zeros((3, 3, 4, 10)),
+    "matrix": jnp.zeros((40, 30)),
+    "odd": jnp.zeros((7, 5)),
+    "vector": jnp.zeros(37),
+    "scalar": jnp.zeros(()),
+    "empty": jnp.zeros((0, 3)),
+}
+INTER = ["dense()", "top_k(0.1)", "block_top_k(0.1, block=64)", "qsgd(8)", "two_phase(qsgd(8, group=64))"]
+
+
+@functools.cache
+def mesh(nodes=2):
+    return jaxcompress.node_mesh(nodes)
+
+
+def run_on(nodes, compressor, updates, state=None):
+    """Mean, sent and rest of all eight devices, on a mesh of so many nodes."""
+
+    def one_device(updates):
+        own = jax.tree.map(lambda x: x[0], updates)
+        start = compressor.init(jax.random.key(0), own) if state is None else state
+        reduced, _ = compressor.reduce(jax.random.key(1), own, start, AXES)
+        parts = (reduced.mean, reduced.sent, reduced.rest_of(own))
+        return jax.tree.map(lambda x: x[None], parts), reduced.mean
+
+    step = jax.shard_map(one_device, mesh=mesh(nodes), in_specs=P(AXES), out_specs=(P(AXES), P()))
+    return jax.jit(step)(updates)[0]
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 4, 8])
+@pytest.mark.parametrize("text", INTER)
+def test_the_law_over_all_devices(text, nodes):
+    updates = random_updates(0, TREE, 8)
+    mean, sent, rest = run_on(nodes, hierarchical(dense(), parse(text)), updates)
+    assert_close(first_row(mean), as_float32(mean_over_workers(sent)))
+    assert_close(jax.tree.map(jnp.add, sent, rest), updates, scale=10)
+    for device in range(1, 8):
+        assert_same_bits(jax.tree.map(lambda x, device=device: x[device], mean), first_row(mean))
+
+
+@pytest.mark.parametrize("text", ["dense()", "power_sgd(64)"])
+def test_an_exact_inter_is_dense(text):
+    updates = random_updates(1, {"matrix": TREE["matrix"], "kernel": TREE["kernel"]}, 8)
+    mean, _, _ = run_on(1, hierarchical(dense(), dense()), updates)
+    assert_close(first_row(mean), as_float32(mean_over_workers(updates)))
+    if text == "dense()":
+        mean, sent, _ = run_on(2, hierarchical(dense(), dense()), updates)
+        assert_close(first_row(mean), as_float32(mean_over_workers(updates)))
+        assert_close(sent, updates)
+
+
+def test_one_device_a_node_is_inter():
+    updates = random_updates(2, {"vector": TREE["vector"]}, 8)
+    mean, sent, _ = run_on(8, hierarchical(dense(), top_k(0.1)), updates)
+    alone = jax.vmap(lambda x: top_k(0.1).reduce(jax.random.key(1), x, (), "data")[0], axis_name="data")(updates)
+    assert_close(mean, alone.mean)
+    assert_close(sent, alone.sent)
+
+
+def test_what_inter_drops_comes_later():
+    optimizer = compress(error_feedback(hierarchical(dense(), block_top_k(0.1, block=64))), AXES)
+    params = {"matrix": TREE["matrix"]}
+    updates = random_updates(3, params, 8)
+    state = jaxcompress.init_state(optimizer, params, mesh(), AXES)
+    specs = jaxcompress.state_specs(state, AXES)
+
+    def one_device(updates, state):
+        own = jax.tree.map(lambda x: x[0], updates)
+        mean, state = optimizer.update(own, jaxcompress.own_part(state))
+        return mean, jaxcompress.as_block(state)
+
+    step = jax.jit(jax.shard_map(one_device, mesh=mesh(), in_specs=(P(AXES), specs), out_specs=(P(), specs)))
+    total = np.zeros((40, 30))
+    for _ in range(60):
+        mean, state = step(updates, state)
+        total += np.asarray(mean["matrix"], np.float64)
+    left = np.asarray(state.inner[0].error.value["matrix"], np.float64).mean(axis=0)
+    expected = 60 * mean_over_workers(updates)["matrix"]
+    np.testing.assert_allclose(total + left, expected, rtol=1e-4, atol=1e-3)
+    assert np.linalg.norm(left) < 0.5 * np.linalg.norm(expected)
+
+
+def train_step(compressor):
+    """A whole step with `make_train_step` on the mesh of two axes, and its arguments."""
+    optimizer = optax.chain(compress(compressor, AXES), optax.sgd(0.05))
+    params = jaxcompress.replicate({"w": jnp.zeros((64, 32)), "b": jnp.zeros(32)}, mesh())
+    state = jaxcompress.init_state(optimizer, params, mesh(), AXES)
+    x = np.random.default_rng(0).standard_normal((64, 64), np.float32)
+    batch = jaxcompress.shard_batch({"x": x, "y": x[:, :32]}, mesh(), AXES)
+
+    def loss_fn(params, extra, batch):
+        return jnp.mean((batch["x"] @ params["w"] + params["b"] - batch["y"]) ** 2), (extra, {})
+
+    return jaxcompress.make_train_step(loss_fn, optimizer, mesh(), AXES), params, state, batch
+
+
+@pytest.mark.parametrize("text", ["power_sgd(4)", "block_top_k(0.05, block=64, inner=qsgd(8))"])
+def test_a_training_step_learns(text):
+    step, params, state, batch = train_step(error_feedback(hierarchical(dense(), parse(text))))
+    first = None
+    for _ in range(150):
+        params, state, _, metrics = step(params, state, {}, batch)
+        first = first or float(metrics["loss"])
+    assert float(metrics["loss"]) < 0.5 * first
+
+
+def test_the_slow_link_carries_a_share_of_the_message_and_the_fast_one_the_array():
+    step, params, state, batch = train_step(error_feedback(hierarchical(dense(), top_k(0.05))))
+    asked, moved = jaxcompress.traffic(step, params, state, {}, batch)
+    for counted in (asked, moved):
+        by_group = {
+            (each.operation, each.group): each.payload_bytes
+            for each in counted.collectives
+            if each.operation != "all-reduce"
+        }
+        # 2,048 weights and 32 biases over four devices; a share of 512 sends 26 values, one of 8 one, and their places.
+        assert by_group[("reduce-scatter", 4)] == 4 * (2048 + 32)
+        assert by_group[("all-gather", 4)] == 4 * (512 + 8)
+        assert 27 * 4 < by_group[("all-gather", 2)] < 27 * 8
+
+
+def test_its_text_reads_back():
+    text = "error_feedback(hierarchical(dense(), two_phase(qsgd(4))))"
+    assert parse(text).expression == text
+
+
+@pytest.mark.parametrize("axis_name", ["data", ("data",), ("a", "b", "c")])
+def test_another_number_of_axes_is_refused(axis_name):
+    compressor = hierarchical(dense(), top_k(0.1))
+    with pytest.raises(ValueError, match=r"two axes, the slow one first.*node_mesh\(\); got"):
+        compressor.reduce(jax.random.key(0), jnp.zeros(8), compressor.init(jax.random.key(0), jnp.zeros(8)), axis_name)
+
+
+def test_another_intra_is_refused():
+    with pytest.raises(ValueError, match=r"write hierarchical\(dense\(\), …\); got intra=qsgd\(8\)"):
+        hierarchical(qsgd(8), top_k(0.1))
+
+
+def test_a_memory_inside_is_refused():
+    with pytest.raises(ValueError, match=r"put it outside: error_feedback\(hierarchical\(dense\(\), …\)\)"):
+        hierarchical(dense(), error_feedback(top_k(0.1)))
+
+
+def test_a_rank_that_does_not_fit_a_share_is_told():
+    # Seven rows over four devices: shares of two rows, and a rank of four.
+    with pytest.raises(ValueError, match="fewer rows than the rank"):
+        run_on(2, hierarchical(dense(), power_sgd(4)), random_updates(4, {"odd": TREE["odd"]}, 8))
+
+
+def first_row(tree):
+    return jax.tree.map(lambda x: x[0], tree)
+
+
+def as_float32(tree):
+    return jax.tree.map(lambda x: np.asarray(x, np.float32), tree)

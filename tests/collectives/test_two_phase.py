@@ -1,0 +1,194 @@
+"""Two phases against a NumPy oracle and against one: what the owner answers for, bytes, and convergence."""
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from helpers import BFLOAT16, assert_close, first_state, mean_over_workers, random_updates, run, runner
+
+import jaxcompress
+from jaxcompress import (
+    block_top_k,
+    cast,
+    compress,
+    dense,
+    error_feedback,
+    one_phase,
+    parse,
+    power_sgd,
+    qsgd,
+    sign,
+    top_k,
+    two_phase,
+)
+
+# Made once, since a compressor is compiled once.
+SIGNS = two_phase(sign(32))
+
+
+def numpy_signs(pieces):
+    """Every piece of 32 as its signs and its mean magnitude."""
+    pieces = np.asarray(pieces, np.float64)
+    return np.where(pieces < 0, -1.0, 1.0) * np.abs(pieces).mean(axis=-1, keepdims=True)
+
+
+def numpy_two_phase(x, workers):
+    """The mean and what each worker sent, for vectors (workers, size) cut into pieces of 32."""
+    size = x.shape[1]
+    count = -(-size // 32)
+    pieces = np.pad(np.asarray(x, np.float64), ((0, 0), (0, count * 32 - size))).reshape(workers, count, 32)
+    parts = numpy_signs(pieces)
+    average = parts.mean(axis=0)
+    mean = numpy_signs(average)
+    share = -(-count // workers)
+    for piece in range(count):
+        parts[piece // share, piece] -= workers * (average[piece] - mean[piece])
+    return mean.ravel()[:size], parts.reshape(workers, -1)[:, :size]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4, 8])
+@pytest.mark.parametrize("size", [1, 31, 32, 33, 64 * 8, 1000])
+def test_against_numpy(workers, size):
+    updates = random_updates(size, jnp.zeros(size), workers)
+    outcome = run(SIGNS, updates, ())
+    mean, sent = numpy_two_phase(updates, workers)
+    assert_close(outcome.mean[0], mean.astype(np.float32))
+    assert_close(outcome.sent, sent.astype(np.float32), scale=10)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("text", ["sign(32)", "qsgd(6, group=16)", "block_top_k(0.25, block=16)", "block_max(8)"])
+def test_the_law_and_the_rest(workers, text):
+    like = {"a": jnp.zeros((7, 30)), "b": jnp.zeros(()), "empty": jnp.zeros((0, 3)), "c": jnp.zeros(65)}
+    updates, compressor = random_updates(1, like, workers), two_phase(parse(text))
+
+    def parts(x):
+        reduced = compressor.reduce(jax.random.key(0), x, (), "data")[0]
+        return reduced.mean, reduced.sent, jax.tree.map(jnp.add, reduced.sent, reduced.rest)
+
+    mean, sent, both = jax.jit(jax.vmap(parts, axis_name="data"))(updates)
+    assert_close(jax.tree.map(lambda x: x[0], mean), as_float32(mean_over_workers(sent)))
+    assert_close(both, updates, scale=10)
+
+
+@pytest.mark.parametrize("workers", [2, 4, 8])
+def test_an_exact_codec_gives_the_same_average_as_one_phase(workers):
+    updates = random_updates(2, {"a": jnp.zeros((40, 30)), "b": jnp.zeros(37)}, workers)
+    once, twice = (run(route(dense()), updates, ()) for route in (one_phase, two_phase))
+    assert_close(twice.mean, once.mean)
+    assert_close(twice.sent, once.sent)
+
+
+@pytest.mark.parametrize("workers", [2, 4, 8])
+@pytest.mark.parametrize("text", ["qsgd(8, group=32)", "cast('bfloat16')", "block_top_k(0.5, block=16)"])
+def test_it_differs_from_one_phase_by_the_second_compression_only(workers, text):
+    # Errors relative to the average: no larger than what compressing an array of its size once drops, with room.
+    updates = random_updates(3, jnp.zeros(4096), workers)
+    once, twice = (run(route(parse(text)), updates, ()) for route in (one_phase, two_phase))
+    difference = np.linalg.norm(np.asarray(twice.mean[0] - once.mean[0]))
+    bound = {"qsgd(8, group=32)": 0.03, "cast('bfloat16')": 0.01, "block_top_k(0.5, block=16)": 0.75}[text]
+    assert difference <= bound * np.linalg.norm(np.asarray(once.mean[0]))
+
+
+def test_bytes_do_not_grow_with_the_workers():
+    size, sent = 64 * 32 * 8, {}
+    for workers in (2, 4, 8):
+        updates = random_updates(4, jnp.zeros(size), workers)
+        asked, moved = jaxcompress.traffic(runner(SIGNS, workers, "shard_map"), jax.random.key(0), updates, ())
+        assert [each.operation for each in moved.collectives] == ["all-to-all", "all-gather"]
+        assert asked.wire_bytes == moved.wire_bytes
+        sent[workers] = moved.wire_bytes
+    message = size // 8 + size // 32 * 4
+    assert sent == {workers: 2 * (workers - 1) * message // workers for workers in (2, 4, 8)}
+
+
+def test_an_owner_of_filling_changes_nothing():
+    # Two pieces for eight workers: six of them own nothing but filling.
+    outcome = run(SIGNS, random_updates(5, jnp.zeros(64), 8), ())
+    assert_close(outcome.mean[0], mean_over_workers(outcome.sent).astype(np.float32))
+
+
+def quadratic_loss(compressor, workers=8, steps=600, size=1024):
+    """|x|^2 / 2 after SGD on noisy gradients of a quadratic, each worker with a minimum of its own; the mean is 0."""
+    centres = np.random.default_rng(0).standard_normal((workers, size)).astype(np.float32)
+    centres -= centres.mean(axis=0)
+    optimizer = optax.chain(compress(compressor, min_compression_rate=0.0), optax.sgd(0.05))
+    start = jnp.ones(size)
+    state = first_state_of(optimizer, start, workers)
+    axes = jax.tree.map(lambda node: 0 if is_per_worker(node) else None, state, is_leaf=is_per_worker)
+
+    @functools.partial(jax.vmap, in_axes=(None, axes, 0, None), out_axes=(None, axes), axis_name="data")
+    def step(x, state, centre, key):
+        noise = 0.1 * jax.random.normal(jax.random.fold_in(key, jax.lax.axis_index("data")), x.shape)
+        updates, state = optimizer.update(x - centre + noise, state, x)
+        return optax.apply_updates(x, updates), state
+
+    def body(carry, key):
+        return step(*carry, jnp.asarray(centres), key), None
+
+    (x, _), _ = jax.jit(lambda: jax.lax.scan(body, (start, state), jax.random.split(jax.random.key(1), steps)))()
+    return float(jnp.sum(x**2) / 2)
+
+
+def is_per_worker(node):
+    return isinstance(node, jaxcompress.PerWorker)
+
+
+def first_state_of(optimizer, params, workers):
+    state = optimizer.init(params)
+    return jax.tree.map(
+        lambda node: (
+            jax.tree.map(lambda x: jnp.broadcast_to(x, (workers, *x.shape)), node) if is_per_worker(node) else node
+        ),
+        state,
+        is_leaf=is_per_worker,
+    )
+
+
+@pytest.mark.parametrize("text", ["sign(64)", "qsgd(4, group=64)", "block_top_k(0.1, block=64)", "block_max(16)"])
+def test_it_converges_with_error_feedback(text):
+    # From 512 to what noise leaves; forgetting what the second compression drops leaves far more.
+    dense_loss = quadratic_loss(dense())
+    loss = quadratic_loss(error_feedback(two_phase(parse(text))))
+    assert dense_loss < 1 and loss < 5
+
+
+def test_what_the_second_compression_drops_is_not_forgotten():
+    updates = jnp.broadcast_to(jnp.linspace(0.1, 1.0, 64), (4, 64))
+    compressor = error_feedback(two_phase(block_top_k(0.125, block=16)))
+    state, total = first_state(compressor, jnp.zeros(64), 4), np.zeros(64)
+    for step in range(40):
+        outcome = run(compressor, updates, state, seed=step)
+        state, total = outcome.state, total + np.asarray(outcome.mean[0], np.float64)
+    left = np.asarray(state.error.value, np.float64).mean(axis=0)
+    np.testing.assert_allclose(total + left, 40 * np.asarray(updates[0], np.float64), rtol=1e-5)
+    # The memory is bounded: it holds a few steps' worth, not all of them.
+    assert np.abs(left).max() < 20
+
+
+def test_a_codec_that_must_see_the_whole_array_is_refused_with_the_way_out():
+    with pytest.raises(ValueError, match=re.escape("two_phase(block_top_k(0.01))")) as error:
+        two_phase(top_k(0.01))
+    assert "top_k(0.01) must see whole arrays" in str(error.value)
+
+
+@pytest.mark.parametrize("inner", [power_sgd(2), error_feedback(qsgd(4))])
+def test_a_compressor_without_a_codec_is_refused(inner):
+    with pytest.raises(ValueError, match="two_phase hands values to a codec"):
+        two_phase(inner)
+
+
+def test_half_precision_travels_and_keeps_its_dtype():
+    updates = random_updates(6, {"a": jnp.zeros(100, jnp.bfloat16), "b": jnp.zeros(50)}, 4)
+    outcome = run(two_phase(cast("bfloat16")), updates, ())
+    assert outcome.mean["a"].dtype == outcome.sent["a"].dtype == jnp.bfloat16
+    for name, expected in mean_over_workers(updates).items():
+        np.testing.assert_allclose(np.asarray(outcome.mean[name][0], np.float64), expected, **BFLOAT16)
+
+
+def as_float32(tree):
+    return jax.tree.map(lambda x: np.asarray(x, np.float32), tree)
