@@ -18,8 +18,8 @@ class Reduced(NamedTuple):
     """What one round of communication leaves on one worker.
 
     The law that every compressor keeps: ``mean == pmean(sent)``. A memory that stores ``x - sent`` therefore loses
-    nothing: ``mean + pmean(x - sent) == pmean(x)``. A scheme that can make ``x - sent`` in fewer passes over memory than
-    a subtraction gives it as `rest`; what nobody uses, the compiler leaves out.
+    nothing: ``mean + pmean(x - sent) == pmean(x)``. A scheme that can make ``x - sent`` in fewer passes over memory
+    than a subtraction gives it as `rest`; what nobody uses, the compiler leaves out.
     """
 
     mean: Updates  # average over the workers: the same on every one of them
@@ -36,7 +36,7 @@ class Codec(NamedTuple):
     """How one array becomes a small message and back; knows no network.
 
     `piece` says that an array may be cut into pieces of so many entries that are encoded each on its own: then the
-    worker that owns a shard of the average can compress it again. Where the whole array must be seen at once it is None.
+    worker that owns a shard of the average can compress it again. Where the whole array must be seen it is None.
     """
 
     encode: Callable[[jax.Array, jax.Array], Any]  # (key, x) -> message, a pytree of small arrays

@@ -39,9 +39,9 @@ def compress(
     An array whose message would not be `min_compression_rate` times smaller than itself travels dense, and all such
     arrays share one all-reduce; they have no memory. So ``compress(dense())`` is a plain ``pmean``.
 
-    The messages of all arrays travel together, in as many collectives as the scheme has rounds. With `bucket_bytes` they
-    travel in groups of arrays, the last ones of the tree first, whose gradients a backward pass has first: so that a
-    compiler can move a group while the next is computed. Each bucket has collectives, and a dense all-reduce, of its own.
+    The messages of all arrays travel together, in as many collectives as the scheme has rounds. With `bucket_bytes`
+    they travel in groups of arrays, the last ones of the tree first, whose gradients a backward pass has first: so that
+    a compiler can move a group while the next is computed. Each has collectives, and a dense all-reduce, of its own.
 
     Guarantees: all that `compressor` guarantees, before the average is rounded to the dtype of the updates: for
     bfloat16 gradients that rounding is not remembered. Updates keep their shapes, dtypes and tree.
@@ -58,8 +58,9 @@ def compress(
       An Optax transformation. Its state holds `PerWorker` parts; `init_state` places it on a mesh.
 
     Raises:
-      ValueError: if `compressor` is not one, `min_compression_rate` is negative or `bucket_bytes` below 1; while tracing, if there is no such
-        axis, or if the gradients are the same on all workers: then JAX has summed them already.
+      ValueError: if `compressor` is not one, `min_compression_rate` is negative or `bucket_bytes` below 1; while
+        tracing, if there is no such axis, or if the gradients are the same on all workers: then JAX has summed them
+        already.
 
     Example:
       >>> from jaxcompress.compressors.top_k import top_k

@@ -31,11 +31,11 @@ def hierarchical(intra: Compressor, inter: Compressor) -> Compressor:
         sent   = x - D (m_j - inter.sent_j)          the second term on the device's own share only
 
     so ``mean == pmean(sent)`` over all devices: the device that compressed a share answers for its node, and its
-    ordinary error memory carries what `inter` dropped. An array's share is a run of its rows, where the last axis counts
-    columns as in a kernel, so that `inter` sees matrices.
+    ordinary error memory carries what `inter` dropped. An array's share is a run of its rows, where the last axis
+    counts columns as in a kernel, so that `inter` sees matrices.
 
-    How it travels: one reduce-scatter and one all-gather inside the nodes, for all arrays together, and as `inter` sends
-    ``1/D`` of every array between them. `bits` counts both links; `message_bits`, which decides what is worth
+    How it travels: one reduce-scatter and one all-gather inside the nodes, for all arrays together, and as `inter`
+    sends ``1/D`` of every array between them. `bits` counts both links; `message_bits`, which decides what is worth
     compressing, the slow one.
 
     Guarantees: the law. With one node it is dense, with one device a node it is `inter`.
@@ -48,8 +48,8 @@ def hierarchical(intra: Compressor, inter: Compressor) -> Compressor:
       A `Compressor` whose state differs between workers.
 
     Raises:
-      ValueError: if `intra` is not `dense`, or `inter` has an error memory; while tracing, if the axis is not a pair, or
-        if the state of `inter` does not fit a share.
+      ValueError: if `intra` is not `dense`, or `inter` has an error memory; while tracing, if the axis is not a pair,
+        or if the state of `inter` does not fit a share.
 
     Example:
       >>> from jaxcompress.collectives.dense import dense
@@ -58,8 +58,8 @@ def hierarchical(intra: Compressor, inter: Compressor) -> Compressor:
       'hierarchical(dense(), block_top_k(0.01))'
 
     References:
-      Ramesh et al., `Zero-Shot Text-to-Image Generation <https://arxiv.org/abs/2102.12092>`_, 2021, appendix E: PowerSGD
-      between nodes after a reduce-scatter inside them
+      Ramesh et al., `Zero-Shot Text-to-Image Generation <https://arxiv.org/abs/2102.12092>`_, 2021, appendix E:
+      PowerSGD between nodes after a reduce-scatter inside them
     """
     _check(intra, inter)
 

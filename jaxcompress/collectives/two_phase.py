@@ -15,7 +15,7 @@ from jaxcompress.ops.words import WORD_BYTES, from_words, to_words, words_in
 
 @expressible
 def two_phase(inner: Compressor) -> Compressor:
-    """Sends the pieces of `inner`'s messages to the worker that owns them, and the compressed average from there to all.
+    """Sends the pieces of `inner`'s messages to their owners, and the compressed averages from there to all.
 
     The arrays are cut into pieces, and each of the W workers owns as many::
 

@@ -20,7 +20,8 @@ def sign(group: int = 4096) -> Compressor:
     workers (see `gathered`).
 
     Guarantees: ``|x - sent|^2 <= (1 - delta) |x|^2`` with ``delta = |x|_1^2 / (g |x|^2)`` of the group, at least
-    ``1 / g``. Biased: use it inside `error_feedback`. A group with an infinite or NaN entry decodes to no finite number.
+    ``1 / g``. Biased: use it inside `error_feedback`. A group with an infinite or NaN entry decodes to none that is
+    finite.
 
     Args:
       group: Entries that share a scale, a multiple of 32.

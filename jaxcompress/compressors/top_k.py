@@ -15,9 +15,9 @@ def top_k(density: float, inner: Compressor = dense()) -> Compressor:
     ``sent = x`` at the k places with the largest ``|x|``, and 0 elsewhere; of equal entries the first are kept. The
     magnitude is compared in float32 whatever the dtype of `x`; the values keep theirs.
 
-    How it travels: k values by `inner`, and k places in the fewest bits: ``ceil(log2(n))`` each, or those of their place
-    in a block and a count for each block, about 11 at 1 %; all-gathered and added. Against a ring all-reduce of float32
-    it pays below a density of about ``2 * 32 / (W * (32 + 11))``.
+    How it travels: k values by `inner`, and k places in the fewest bits: ``ceil(log2(n))`` each, or those of their
+    place in a block and a count for each block, about 11 at 1 %; all-gathered and added. Against a ring all-reduce of
+    float32 it pays below a density of about ``2 * 32 / (W * (32 + 11))``.
 
     Guarantees: ``|x - sent|^2 <= (1 - k/n) |x|^2`` with an exact `inner`, the contraction that error feedback needs.
     It is biased: use it inside `error_feedback`. At density 1 it is dense.

@@ -14,9 +14,9 @@ def codec_of(outer: str, inner: Any) -> Codec:
         raise ValueError(f"{outer} takes a compressor, as in {outer}(qsgd(8)); got {inner!r}.")
     if inner.codec is None:
         raise ValueError(
-            f"{outer} hands values to a codec, and {inner.expression or 'this inner'} has none: it compresses and sends "
-            f"in one act. Use one with a codec, as qsgd(8), cast('bfloat16') or block_top_k(0.01), and put memories "
-            f"outside: error_feedback({outer}(qsgd(8)))."
+            f"{outer} hands values to a codec, and {inner.expression or 'this inner'} has none: it compresses and "
+            f"sends in one act. Use one with a codec, as qsgd(8), cast('bfloat16') or block_top_k(0.01), and put "
+            f"memories outside: error_feedback({outer}(qsgd(8)))."
         )
     return inner.codec
 

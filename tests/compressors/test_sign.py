@@ -45,5 +45,5 @@ def test_groups_have_scales_of_their_own():
 
 @pytest.mark.parametrize("group", [0, 31, 33, -32, True])
 def test_what_is_no_group_is_refused(group):
-    with pytest.raises(ValueError, match="a multiple of 32.*got"):
+    with pytest.raises(ValueError, match=r"a multiple of 32.*got"):
         sign(group)
