@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from jaxcompress import Collective, traffic_of_hlo
-from jaxcompress.stats.hlo_text import Computation, Instruction, read_hlo
+from jaxcompress.stats.hlo_text import OPERATIONS, Computation, Instruction, is_part, read_hlo
 
 BACKWARD = "transpose(jvp"
 
@@ -32,7 +32,7 @@ def spans(text: str) -> list[Span]:
     """One span for each collective of a scheduled program, in the order of their starts.
 
     Raises:
-      ValueError: if the program is not scheduled, or a collective is inside a loop or a conditional.
+      ValueError: if the program is not scheduled, or a collective is inside a conditional.
     """
     if "is_scheduled=true" not in text.partition("\n")[0]:
         raise ValueError("this program is not scheduled: its text does not say in which order it runs.")
@@ -66,22 +66,26 @@ def is_backward(instruction: Instruction, computations: dict[str, Computation]) 
 def _places(computations: dict[str, Computation], entry: str) -> list[list[int]]:
     """For each collective the instructions of the entry that are a part of it, by their place."""
     places: dict[str, list[int]] = {}
-    channels: dict[str, set[str]] = {}
+    names: dict[str, list[str]] = {}
     for place, (name, instruction) in enumerate(computations[entry].items()):
-        channels[name] = _channels(instruction, computations)
-        # The end of a pair names its start, and not its channel.
         if instruction.opcode.endswith(("-update", "-done")):
-            channels[name] |= channels.get(instruction.operands[0], set())
-        for channel in channels[name]:
-            places.setdefault(channel, []).append(place)
+            names[name] = names.get(instruction.operands[0], [])
+        else:
+            names[name] = _collectives(name, instruction, computations)
+        for each in names[name]:
+            places.setdefault(each, []).append(place)
     return list(places.values())
 
 
-def _channels(instruction: Instruction, computations: dict[str, Computation]) -> set[str]:
-    """The channels of the collectives in an instruction and in what it calls; each collective has its own."""
-    found = set(re.findall(r"\bchannel_id=(\d+)", instruction.attributes))
+def _collectives(name: str, instruction: Instruction, computations: dict[str, Computation]) -> list[str]:
+    """The collectives in an instruction and in what it calls; the parts of one have the same name."""
+    if instruction.opcode.removesuffix("-start") in OPERATIONS:
+        channel = re.findall(r"\bchannel_id=\d+", instruction.attributes)
+        return [f"{instruction.opcode} {channel}" if is_part(instruction) else name]
+    found = []
     for called in instruction.called:
-        found.update(*(_channels(one, computations) for one in computations[called].values()))
+        for inner_name, inner in computations[called].items():
+            found += _collectives(f"{name}/{inner_name}", inner, computations)
     return found
 
 

@@ -6,6 +6,12 @@ from typing import NamedTuple
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.-]+) = (.*)$")
 _CALLED = re.compile(r"\b(?:to_apply|calls|body|condition)=%?([\w.-]+)|\bcalled_computations=\{([^}]*)\}")
 
+# All that the network does, as HLO calls it; each may also end in -start, and then has a -done.
+OPERATIONS = {
+    *("all-reduce", "all-gather", "reduce-scatter", "all-to-all"),
+    *("ragged-all-to-all", "collective-permute", "collective-broadcast"),
+}
+
 
 class Instruction(NamedTuple):
     """One line of a computation: ``shape opcode(operands), attributes``."""
@@ -44,6 +50,11 @@ def read_hlo(text: str) -> tuple[dict[str, Computation], str]:
     if entry is None:
         raise ValueError("this is no text of a compiled program: it has no ENTRY computation.")
     return computations, entry
+
+
+def is_part(collective: Instruction) -> bool:
+    """Whether it is one of several parts: TPUs write a collective again into each fusion that runs a part of it."""
+    return "async_collective_fusion_config" in collective.attributes
 
 
 def _instruction(text: str) -> Instruction:

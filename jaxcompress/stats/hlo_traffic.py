@@ -5,12 +5,8 @@ import re
 from collections.abc import Iterator
 
 from jaxcompress.stats.collective import Branch, Collective, Traffic, largest, repeated
-from jaxcompress.stats.hlo_text import Computation, Instruction, read_hlo
+from jaxcompress.stats.hlo_text import OPERATIONS, Computation, Instruction, is_part, read_hlo
 
-_OPERATIONS = {
-    *("all-reduce", "all-gather", "reduce-scatter", "all-to-all"),
-    *("ragged-all-to-all", "collective-permute", "collective-broadcast"),
-}
 _SHAPE = re.compile(r"\b(pred|bf16|[sufc]\d+\w*)\[([\d,<=]*)\](?:\{(?:[^}]*?E\((\d+)\))?[^}]*\})?")
 
 
@@ -51,7 +47,7 @@ def _walk(computations: dict[str, Computation], name: str, workers: int, branch:
         # The second half of an asynchronous pair names the same computation again.
         if opcode.endswith(("-done", "-update")) or _started_elsewhere(own_name, computations[name]):
             continue
-        if opcode.removesuffix("-start") in _OPERATIONS:
+        if opcode.removesuffix("-start") in OPERATIONS:
             yield _collective(instruction, computations[name], workers)
             continue
         if opcode == "conditional":
@@ -65,8 +61,8 @@ def _walk(computations: dict[str, Computation], name: str, workers: int, branch:
 
 
 def _started_elsewhere(name: str, computation: Computation) -> bool:
-    """Whether it goes on with a collective: TPUs write one again into each fusion that runs a part of it."""
-    if "async_collective_fusion_config" not in computation[name].attributes:
+    """Whether it goes on with a collective that has begun in another computation."""
+    if not is_part(computation[name]):
         return False
     starts = [one for one in computation.values() if '"AsyncCollectiveStart"' in one.attributes]
     return not any(name in one.operands for one in starts)

@@ -88,3 +88,8 @@ def test_a_program_without_collectives_has_no_spans():
 def test_a_program_that_is_not_scheduled_is_refused():
     with pytest.raises(ValueError, match="not scheduled"):
         spans(program(BACKWARD).replace("is_scheduled=true, ", ""))
+
+
+def test_collectives_that_share_a_channel_are_several():
+    same = "all-to-all(%x), channel_id=1, replica_groups={}"
+    assert [span.backward_before for span in spans(program(same, BACKWARD, same))] == [0, 1]
