@@ -362,3 +362,45 @@ def test_a_message_of_more_than_two_to_the_31_bits_is_counted():
 
     rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct((2, *x.shape), x.dtype), huge)
     assert jax.eval_shape(jax.vmap(step, axis_name="data"), rows).dtype == jnp.float32
+
+
+def collectives_of(optimizer):
+    """Operation and payload of each collective of one update of TREE."""
+    state, updates = rows_of(optimizer.init(TREE)), random_updates(0, TREE)
+    asked, moved = traffic(by_shard_map(optimizer), updates, state, TREE)
+    assert asked.payload_bytes == moved.payload_bytes
+    return [(each.operation, each.payload_bytes) for each in asked.collectives]
+
+
+def test_buckets_travel_apart_and_send_the_same():
+    # No two of 32, 4,800 and 160 bytes, in the order from the end of the tree, fit a bucket of 200.
+    whole, apart = (
+        collectives_of(compress(error_feedback(top_k(0.1)), min_compression_rate=1.0, bucket_bytes=size))
+        for size in (None, 200)
+    )
+    assert [operation for operation, _ in whole] == ["all-gather"]
+    assert [operation for operation, _ in apart] == ["all-gather"] * 3
+    assert sum(size for _, size in apart) == sum(size for _, size in whole)
+
+
+@pytest.mark.parametrize("bucket_bytes", [1, 200, 5000, 10**9])
+def test_buckets_change_no_average(bucket_bytes):
+    updates = random_updates(1, TREE)
+    means = []
+    for size in (None, bucket_bytes):
+        optimizer = compress(error_feedback(top_k(0.1)), bucket_bytes=size)
+        mean, state = by_shard_map(optimizer)(updates, rows_of(optimizer.init(TREE)), TREE)
+        means.append((mean, state.bits))
+    assert_same_bits(*means)
+
+
+def test_the_state_of_other_buckets_is_refused():
+    one, several = compress(top_k(0.1)), compress(top_k(0.1), bucket_bytes=1)
+    with pytest.raises(ValueError, match=r"0 arrays in 1 buckets, and these updates need 0 in 3.*bucket_bytes"):
+        jax.vmap(lambda x: several.update(x, one.init(TREE)), axis_name="data")(random_updates(2, TREE))
+
+
+@pytest.mark.parametrize("bucket_bytes", [0, -1, True])
+def test_what_is_no_size_of_a_bucket_is_refused(bucket_bytes):
+    with pytest.raises(ValueError, match=f"bucket_bytes is the size .* at least 1; got {bucket_bytes}"):
+        compress(top_k(0.1), bucket_bytes=bucket_bytes)

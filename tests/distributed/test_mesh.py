@@ -5,7 +5,7 @@ import pytest
 from jax.sharding import AxisType
 from processes import free_port, joined, lines_of, run_python, run_together
 
-from jaxcompress.distributed.mesh import data_mesh, initialize_processes, virtual_cpu_workers
+from jaxcompress.distributed.mesh import data_mesh, initialize_processes, node_mesh, virtual_cpu_workers
 
 DEVICES = 8  # of tests/conftest.py
 
@@ -98,3 +98,20 @@ except ValueError as error:
     port = free_port()
     of_each = lines_of(run_together([joined(body, place, 2, port, devices=2) for place in range(2)]))
     assert of_each == [["[0, 0, 1, 1] 4", "2 processes bring 4 workers together; got workers=2."]] * 2
+
+
+def test_a_node_mesh_has_the_slow_axis_first():
+    mesh = node_mesh(2)
+    assert dict(mesh.shape) == {"node": 2, "gpu": 4}
+    assert [device.id for device in mesh.devices.ravel()] == sorted(device.id for device in jax.devices())
+
+
+def test_one_process_is_one_node_unless_it_is_told_otherwise():
+    assert dict(node_mesh().shape) == {"node": 1, "gpu": 8}
+    assert dict(node_mesh(4, ("slow", "fast")).shape) == {"slow": 4, "fast": 2}
+
+
+@pytest.mark.parametrize("nodes", [0, -1, 3, 16])
+def test_devices_that_do_not_divide_among_nodes_are_refused(nodes):
+    with pytest.raises(ValueError, match=f"8 devices do not divide evenly among nodes={nodes}"):
+        node_mesh(nodes)
