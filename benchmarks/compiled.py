@@ -2,7 +2,7 @@
 
     python -m benchmarks.compiled                              every program: hours; finished ones are kept
     python -m benchmarks.compiled --platform cpu --workers 8 64 --only dense two_phase
-    python -m benchmarks.compiled --platform tpu --workers 8 --bucket-mib 1 4 16
+    python -m benchmarks.compiled --platform tpu --workers 8 --bucket-mib 8 32
     python -m benchmarks.compiled --platform none              none: table and plots anew, from the files
 
 TPU programs need libtpu, and no TPU: ``pip install "jax[tpu]"`` in an environment of its own. Without it they are left
@@ -41,14 +41,15 @@ FILE, SCHEDULE_FILE = "compiled.csv", "compiled_schedule.csv"
 COMPRESSORS = [
     "dense()",
     "error_feedback(power_sgd(2))",
-    "error_feedback(block_top_k(0.01, inner=qsgd(6)))",
+    "error_feedback(one_phase(block_top_k(0.01, inner=qsgd(6))))",
     "error_feedback(two_phase(block_top_k(0.01, inner=qsgd(6))))",
-    "error_feedback(qsgd(4))",
+    "error_feedback(block_top_k(0.01, inner=qsgd(6)))",
+    "error_feedback(one_phase(qsgd(4)))",
     "error_feedback(two_phase(qsgd(4)))",
-    "error_feedback(sign())",
+    "error_feedback(one_phase(sign()))",
     "error_feedback(two_phase(sign()))",
 ]
-SWEPT = COMPRESSORS[:4]  # those for which buckets and flags are tried
+SWEPT = COMPRESSORS[:4]  # those for which buckets and flags are tried: each kind of collective
 CPU_WORKERS, TPU_WORKERS = (2, 4, 8, 16, 32, 64), (8, 64, 256)
 # Nothing runs, so LLVM need not optimise; XLA's own passes, which decide on collectives and memory, are all there.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -71,7 +72,7 @@ class Options:
     platform: tuple[Literal["cpu", "tpu", "none"], ...] = ("cpu", "tpu")
     workers: tuple[int, ...] = ()  # if there are none: CPU_WORKERS and TPU_WORKERS
     only: tuple[str, ...] = ()  # words of which a compressor must contain one; all if there are none
-    bucket_mib: tuple[float, ...] = (1, 4, 16)  # besides none; on 8 TPU chips, with and without ASYNCHRONOUS
+    bucket_mib: tuple[float, ...] = (8, 32)  # besides none; on 8 TPU chips, with and without ASYNCHRONOUS
     images_per_worker: int = 32
     again: bool = False  # also the programs that the file has already
 

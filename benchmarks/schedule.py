@@ -80,8 +80,8 @@ def _places(computations: dict[str, Computation], entry: str) -> list[list[int]]
 def _collectives(name: str, instruction: Instruction, computations: dict[str, Computation]) -> list[str]:
     """The collectives in an instruction and in what it calls; the parts of one have the same name."""
     if instruction.opcode.removesuffix("-start") in OPERATIONS:
-        channel = re.findall(r"\bchannel_id=\d+", instruction.attributes)
-        return [f"{instruction.opcode} {channel}" if is_part(instruction) else name]
+        chain = re.findall(r'\bchain_id="\d+"', instruction.attributes)
+        return [f"{instruction.opcode} {chain}" if is_part(instruction) else name]
     found = []
     for called in instruction.called:
         for inner_name, inner in computations[called].items():

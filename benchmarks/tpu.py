@@ -11,10 +11,14 @@ from jax.sharding import AxisType, Mesh
 # By number of chips; v5e has 16 GiB of memory a chip, and a torus of links.
 TOPOLOGIES = {8: "v5e:2x4", 16: "v5e:4x4", 32: "v5e:4x8", 64: "v5e:8x8", 128: "v5e:8x16", 256: "v5e:16x16"}
 
-# What lets a TPU compute while an all-reduce or an all-to-all is under way; all-gathers it lets overlap by itself.
+# By default a chip has one all-gather under way at a time, waits for every all-reduce and all-to-all, and sums that
+# stand side by side become one. These let it compute meanwhile, and keep buckets of a MiB apart.
 ASYNCHRONOUS = {
     "xla_enable_async_all_reduce": "true",
     "xla_tpu_enable_async_collective_fusion_fuse_all_reduce": "true",
+    "xla_jf_crs_combiner_threshold_in_bytes": str(2**18),
+    "xla_max_concurrent_async_all_gathers": "64",
+    "xla_tpu_async_collective_fusion_fuse_multiple_collectives": "true",
     "xla_tpu_enable_async_all_to_all": "true",
 }
 

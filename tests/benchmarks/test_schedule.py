@@ -22,14 +22,15 @@ OTHERS = """
 
 %begin (p: f32[6]) -> f32[48] {
   %p = f32[6]{0} parameter(0)
-  %g = f32[48]{0} all-gather(%p), channel_id=7, replica_groups={}, backend_config={"async_collective_fusion_config":{}}
+  %g = f32[48]{0} all-gather(%p), channel_id=7, replica_groups={}, frontend_attributes={chain_id="0"}, \
+backend_config={"async_collective_fusion_config":{}}
   ROOT %t = (f32[6]{0}, f32[48]{0}) custom-call(%g), custom_call_target="AsyncCollectiveStart"
 }
 
 %part (q: f32[6]) -> f32[48] {
   %q = f32[6]{0} parameter(0)
   %i = f32[6]{0} fusion(%q), kind=kLoop, calls=%conv
-  ROOT %h = f32[48]{0} all-gather(%q), channel_id=7, replica_groups={}, \
+  ROOT %h = f32[48]{0} all-gather(%q), channel_id=7, replica_groups={}, frontend_attributes={chain_id="0"}, \
 backend_config={"async_collective_fusion_config":{}}
 }
 """
