@@ -53,8 +53,9 @@ class Options:
 
     measure: bool = False  # collectives between hosts, into scaling_collectives.csv
     workers: tuple[int, ...] = (2, 4, 8)  # hosts
-    rate: tuple[str, ...] = ("100mbit", "300mbit", "1gbit")  # of every link, as `tc` writes it
+    rate: tuple[str, ...] = ("100mbit", "1gbit", "10gbit")  # of every link, as `tc` writes it
     measure_local: bool = False  # computing, into scaling_local_DEVICE.csv
+    only: tuple[str, ...] = ()  # words of which a compressor must contain one, to be measured; all without any
     repeats: int = 5  # timed runs of each
     compute_ms: float = 100.0  # of a step without averaging; say which accelerator and batch you mean
     local: str = "cpu"  # DEVICE of scaling_local_DEVICE.csv
@@ -70,19 +71,22 @@ def main(options: Options) -> int:
         rows = measure_collectives(options.workers, options.rate, options.repeats)
         print(write_csv(COLLECTIVES_FILE, [row | about for row in rows]))
     if options.measure_local:
-        _measure_local(options.repeats, about)
+        _measure_local(options, about)
     if not options.measure and not options.measure_local:
         return _model(options, about)
     return 0
 
 
-def _measure_local(repeats: int, about: dict[str, str]) -> None:
-    name, rows = f"scaling_local_{about['device'].lower().replace(' ', '_')}.csv", []
+def _measure_local(options: Options, about: dict[str, str]) -> None:
+    """Writes after each, in place of the earlier row, so that an interruption loses none."""
+    name = f"scaling_local_{about['device'].lower().replace(' ', '_')}.csv"
     for compressor in COMPRESSORS:
+        if options.only and not any(word in compressor for word in options.only):
+            continue
         for workers in LOCAL_WORKERS:
-            rows.append(measure_local(compressor, workers, repeats) | about)
-            print(f"{compressor}, {workers} workers: {rows[-1]['ms']} ms", flush=True)
-    print(write_csv(name, rows))
+            row = measure_local(compressor, workers, options.repeats) | about
+            rows = {(one["compressor"], str(one["workers"])): one for one in [*read_csv(name), row]}
+            print(write_csv(name, list(rows.values())), compressor, workers, f"{row['ms']} ms", flush=True)
 
 
 def _model(options: Options, about: dict[str, str]) -> int:
