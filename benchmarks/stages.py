@@ -50,13 +50,18 @@ def local_path(text: str, grads: Any) -> Stage:
     """What a step does with one worker: add the memory, compress, decode, new memory; the memory donated."""
     optimizer, mesh = jaxcompress.compress(jaxcompress.parse(f"error_feedback({text})")), jaxcompress.data_mesh(1)
     state = jax.device_put(optimizer.init(grads), jax.sharding.NamedSharding(mesh, P()))
+
+    def step(grads, state):
+        # The state first: a donated array goes to the first result of its shape, and a memory is to stay in its place.
+        return optimizer.update(grads, state)[::-1]
+
     # One worker is all workers, so there is nothing for check_vma to prove.
-    sharded = jax.shard_map(optimizer.update, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False)
+    sharded = jax.shard_map(step, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False)
     compiled = jax.jit(sharded, donate_argnums=1).lower(grads, state).compile()
 
     def run():
         nonlocal state
-        mean, state = compiled(grads, state)
+        state, mean = compiled(grads, state)
         return mean
 
     run()
