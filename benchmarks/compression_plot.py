@@ -16,24 +16,21 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> Path:
     """One panel for each kind of data, written to `path`."""
     local = [row for row in rows if row["stage"] == "local path"]
     panels = [data for data in DATA if any(row["data"] == data for row in local)]
-    count = max(sum(row["data"] == data for row in local) for data in panels)
-    figure = Figure(figsize=(2.2 + 3.4 * len(panels), 1.2 + 0.3 * count), layout="constrained")
-    for place, (data, axes) in enumerate(zip(panels, figure.subplots(1, len(panels), squeeze=False).flat, strict=True)):
-        _panel(axes, [row for row in local if row["data"] == data])
+    texts = list(dict.fromkeys(row["compressor"] for row in local))
+    figure = Figure(figsize=(2.2 + 3.4 * len(panels), 1.2 + 0.3 * len(texts)), layout="constrained")
+    for data, axes in zip(panels, figure.subplots(1, len(panels), squeeze=False, sharey=True).flat, strict=True):
+        _panel(axes, {row["compressor"]: float(row["times_floor"]) for row in local if row["data"] == data}, texts)
         axes.set_title(data, fontsize=10)
-        if place:
-            axes.set_yticklabels([])
     figure.suptitle("The local path of a step, in times x + 1 over the same data", fontsize=11)
     figure.savefig(path, dpi=110)
     return path
 
 
-def _panel(axes: Axes, rows: list[dict[str, Any]]) -> None:
-    """Horizontal bars, the first row on top."""
-    ratios = [float(row["times_floor"]) for row in rows]
-    bars = axes.barh(range(len(rows)), ratios, color=COLOUR)
+def _panel(axes: Axes, ratios: dict[str, float], texts: list[str]) -> None:
+    """Horizontal bars, the first compressor on top; none for one that was not measured."""
+    bars = axes.barh([texts.index(text) for text in ratios], list(ratios.values()), color=COLOUR)
     axes.bar_label(bars, fmt="%.1f", padding=2, fontsize=8)
-    axes.set_yticks(range(len(rows)), [row["compressor"] for row in rows], fontsize=8)
-    axes.set_xlim(0, 1.15 * max(ratios))
+    axes.set_yticks(range(len(texts)), texts, fontsize=8)
+    axes.set_ylim(len(texts) - 0.4, -0.6)
+    axes.set_xlim(0, 1.15 * max(ratios.values()))
     axes.axvline(1, color="black", linewidth=0.8)
-    axes.invert_yaxis()

@@ -1,0 +1,48 @@
+"""The benchmark of training as a table: one line for each config and compressor, over all its seeds."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def groups(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows of each config and compressor, one for each seed, in the order of the file."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row["config"], row["compressor"]), []).append(row)
+    return list(found.values())
+
+
+def table(rows: Iterable[Row]) -> list[Row]:
+    """The README's columns."""
+    return [
+        {
+            "run": f"`{first['config'].removeprefix('configs/')}`",
+            "compressor": f"`{first['compressor']}`",
+            "workers": first["workers"],
+            "test accuracy": spread([100 * float(one["test_accuracy"]) for one in group], 2) + " %",
+            "bytes sent per worker and step": f"{int(first['bytes_per_step']):,}",
+            "times fewer": f"{int(first['dense_bytes_per_step']) / int(first['bytes_per_step']):.1f}",
+            "steps": f"{int(first['steps']):,}",
+            "seconds": spread([float(one["seconds"]) for one in group], 0),
+        }
+        for group in groups(rows)
+        for first in group[:1]
+    ]
+
+
+def spread(values: Sequence[float], digits: int) -> str:
+    """The mean, and with several values ± their standard deviation."""
+    mean = f"{statistics.fmean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
+
+
+def seeds(rows: Iterable[Row]) -> str:
+    """How many seeds the lines have, in words."""
+    counts = sorted({len(group) for group in groups(rows)})
+    if counts == [1]:
+        return "One seed"
+    number = f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    return f"Mean ± standard deviation over {number}"

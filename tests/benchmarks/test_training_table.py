@@ -1,0 +1,26 @@
+"""One line for each config and compressor, whatever the number of seeds."""
+
+from benchmarks.training_table import seeds, table
+
+
+def row(compressor, accuracy, seconds=10.0, seed=0):
+    return {
+        **{"config": "configs/digits.yaml", "compressor": compressor, "seed": str(seed), "workers": "4"},
+        **{"test_accuracy": str(accuracy), "seconds": str(seconds), "steps": "880"},
+        **{"bytes_per_step": "1000", "dense_bytes_per_step": "34500"},
+    }
+
+
+def test_one_seed_is_a_number_without_a_spread():
+    (line,) = table([row("dense()", 0.98614, 31.4)])
+    assert (line["test accuracy"], line["seconds"], line["times fewer"]) == ("98.61 %", "31", "34.5")
+    assert seeds([row("dense()", 1)]) == "One seed"
+
+
+def test_several_seeds_are_a_mean_with_its_standard_deviation():
+    rows = [row("dense()", 0.9, 10, 0), row("sign()", 0.5), row("dense()", 0.92, 14, 1)]
+    first, second = table(rows)
+    assert (first["compressor"], first["test accuracy"], first["seconds"]) == ("`dense()`", "91.00 ± 1.41 %", "12 ± 3")
+    assert second["test accuracy"] == "50.00 %"
+    assert seeds(rows) == "Mean ± standard deviation over 1 to 2 seeds"
+    assert seeds(rows[::2]) == "Mean ± standard deviation over 2 seeds"
