@@ -5,7 +5,8 @@
     … --only power_sgd PowerSGD                                                   some methods; other rows stay
 
 Hosts are network namespaces of this machine, and each link is shaped to its rate both ways (`benchmarks.namespaces`; no
-latency is added). One process a host, pinned to its share of the cores; those of both frameworks have equally many.
+latency is added). One process a host, pinned to its share of the cores; those of both frameworks have equally many, and
+the same environment: ``sudo GLIBC_TUNABLES=glibc.malloc.hugetlb=1 …`` puts the large arrays of both on huge pages.
 
 The columns:
 
@@ -26,6 +27,7 @@ Rows go to `results/network.csv`, in place of earlier ones of the same method, h
 """
 
 import dataclasses
+import os
 import signal
 import subprocess
 import sys
@@ -69,7 +71,7 @@ def main(options: Options) -> int:
     if lacks := missing():
         print(f"benchmarks.network needs {'; and '.join(lacks)}.", file=sys.stderr)
         return 2
-    methods, about, failed = runnable(options), circumstances(), []
+    methods, about, failed = runnable(options), surroundings(), []
     for workers in options.workers:
         with network(workers) as hosts:
             for method in methods:
@@ -116,10 +118,16 @@ def runnable(options: Options) -> list[Method]:
     return others
 
 
+def surroundings() -> dict[str, str]:
+    """What has to be known to read a row, besides the versions, which the workers tell."""
+    known = {key: value for key, value in circumstances().items() if key not in ("jax", "python")}
+    congestion = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+    return known | {"tcp": congestion, "glibc_tunables": os.environ.get("GLIBC_TUNABLES", "")}
+
+
 def _save(new: list[dict[str, Any]], about: dict[str, str]) -> None:
-    """Puts rows into the file, and draws it anew; versions are those of the workers."""
-    shared = {key: value for key, value in about.items() if key not in ("jax", "python")}
-    rows = merged(read_csv(FILE), [each | shared for each in new])
+    """Puts rows into the file, and draws it anew."""
+    rows = merged(read_csv(FILE), [each | about for each in new])
     write_csv(FILE, rows)
     plot(rows, RESULTS / "network.png")
 
@@ -130,6 +138,7 @@ def _leave(number: int, _: Any) -> None:
 
 
 if __name__ == "__main__":
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, _leave)
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) != signal.SIG_IGN:
+            signal.signal(ending, _leave)
     sys.exit(main(tyro.cli(Options, description=__doc__)))
