@@ -15,6 +15,7 @@ from benchmarks.namespaces import Network
 
 REPOSITORY = Path(__file__).parent.parent
 TIMEOUT_SECONDS = 1800
+HEADER_BYTES = 14 + 20 + 32  # Ethernet, IP, and TCP with its time stamps
 # They would change what is measured.
 SET_BY_USERS = ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "PJRT_NPROC", "OMP_NUM_THREADS")
 
@@ -23,7 +24,13 @@ class Measured(NamedTuple):
     """One program on all hosts at once."""
 
     ms: list[float]  # of each step, from the first worker's begin to the last one's end
-    sent_bytes: float  # that one host sent a step: the average of all hosts
+    sent_bytes: float  # that one host sent a step, with all headers: the average of all hosts
+    sent_packets: float  # in so many packets
+
+    @property
+    def payload_bytes(self) -> float:
+        """What was sent without the headers of Ethernet, IP and TCP; an acknowledgement is nothing else."""
+        return self.sent_bytes - HEADER_BYTES * self.sent_packets
 
 
 class HostProcesses:
@@ -64,7 +71,8 @@ class HostProcesses:
         begins = [min(each) for each in zip(*(answer["begins"] for answer in answers), strict=True)]
         ends = [max(each) for each in zip(*(answer["ends"] for answer in answers), strict=True)]
         ms = [1e3 * (end - begin) for begin, end in zip(begins, ends, strict=True)]
-        return Measured(ms, statistics.mean(answer["sent_bytes"] for answer in answers) / repeats)
+        sent = (statistics.mean(answer[name] for answer in answers) / repeats for name in Measured._fields[1:])
+        return Measured(ms, *sent)
 
     def _answers(self) -> list[dict[str, Any]]:
         """One line of JSON from each; where one has none, all are ended, since the others would wait for it."""

@@ -17,9 +17,10 @@ The columns:
   has none. `backward_ms` is that pass without an average (`no_sync`), a part of `step_ms`.
 - `communication_ms`: the same collectives alone, one after the other, on zeros of the same shapes and dtypes, over the
   same link. The rest of a step is computing.
-- `interface_bytes`: what one host sends a step, at its interface, with all headers and acknowledgements.
+- `interface_bytes`: what one host sends a step, at its interface, with all headers and acknowledgements, whose part
+  grows as packets get smaller. `payload_bytes`: without the headers.
 - `asked_bytes`, `compiled_bytes`: what `jaxcompress.traffic` counts in the jaxpr and in the compiled program; for
-  PyTorch the first is the same formulas, of what is sent. `interface_ratio`: the interface's bytes to the last of them.
+  PyTorch the first is the same formulas, of what is sent. `payload_ratio`: the payload to the last of them.
 - `floor_ms`: the interface's bytes at the link's rate. `times_floor`: the step to it.
 - `times_dense`: the dense step of the same framework, hosts and rate, to this step: how much faster.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")
+STATISTICS = Path("/sys/class/net/eth0/statistics")
 
 
 def serve(about: Mapping[str, Any], programs: Mapping[str, Callable[[], Any]], between: Callable[[], Any]) -> None:
@@ -29,13 +29,19 @@ def serve(about: Mapping[str, Any], programs: Mapping[str, Callable[[], Any]], b
         print(json.dumps(answer), flush=True)
 
 
+def sent() -> tuple[int, int]:
+    """Bytes and packets that this host has sent so far."""
+    number_of_bytes, packets = (int((STATISTICS / name).read_text()) for name in ("tx_bytes", "tx_packets"))
+    return number_of_bytes, packets
+
+
 def measure(program: Callable[[], Any], between: Callable[[], Any], warm_up: int, repeats: int) -> dict[str, Any]:
     """Begin and end of each timed step, in seconds of the clock that all processes of a machine share, and bytes."""
     for _ in range(warm_up):
         between()
         program()
     between()
-    sent, begins, ends = int(SENT.read_text()), [], []
+    before, begins, ends = sent(), [], []
     for _ in range(repeats):
         between()
         begins.append(time.monotonic())
@@ -43,4 +49,5 @@ def measure(program: Callable[[], Any], between: Callable[[], Any], warm_up: int
         ends.append(time.monotonic())
     # What was sent last may wait in the link's queue; behind it comes what waiting for all sends.
     between()
-    return {"begins": begins, "ends": ends, "sent_bytes": int(SENT.read_text()) - sent}
+    sent_bytes, sent_packets = (now - then for now, then in zip(sent(), before, strict=True))
+    return {"begins": begins, "ends": ends, "sent_bytes": sent_bytes, "sent_packets": sent_packets}

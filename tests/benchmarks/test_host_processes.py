@@ -20,7 +20,8 @@ for line in sys.stdin:
     if argument == "broken" and rank == 1:
         sys.exit("worker 1 is broken")
     begins = [10.0 + rank + 5 * step for step in range(request["repeats"])]
-    print(json.dumps({"begins": begins, "ends": [begin + 2 for begin in begins], "sent_bytes": 100 * rank}), flush=True)
+    sent = {"sent_bytes": 10_000 * rank, "sent_packets": 8}
+    print(json.dumps({"begins": begins, "ends": [begin + 2 for begin in begins], **sent}), flush=True)
 """
 
 
@@ -46,8 +47,8 @@ def test_a_step_lasts_from_the_first_begin_to_the_last_end(start):
         assert processes.ready()["rank"] == 0
         measured = processes.measure("step", warm_up=1, repeats=4)
     assert measured.ms == [3000.0] * 4
-    # No bytes of one worker and 100 of the other, in four steps.
-    assert measured.sent_bytes == 12.5
+    # No bytes of one worker and 10,000 of the other, in four steps; eight packets of each.
+    assert (measured.sent_bytes, measured.sent_packets, measured.payload_bytes) == (1250, 2, 1250 - 2 * 66)
 
 
 def test_every_worker_has_as_many_cores(start):

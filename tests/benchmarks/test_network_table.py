@@ -5,11 +5,12 @@ from benchmarks.network_methods import Method
 from benchmarks.network_table import merged, row, shown
 
 ABOUT = {"version": "jax 1", "python": "3", "asked_bytes": 900_000, "compiled_bytes": 1_000_000}
-FOUND = {"step": Measured([12.0, 10.0, 20.0], 1_010_000), "bare": Measured([9.0, 8.0, 9.5], 1_010_000)}
+SENT = (1_010_000, 100)
+FOUND = {"step": Measured([12.0, 10.0, 20.0], *SENT), "bare": Measured([9.0, 8.0, 9.5], *SENT)}
 
 
 def made(method="dense()", framework="jax", workers=2, rate="1gbit", step_ms=10.0):
-    found = FOUND | {"step": Measured([step_ms], 1_010_000)}
+    found = FOUND | {"step": Measured([step_ms], *SENT)}
     return row(Method(framework, method), workers, rate, found, ABOUT)
 
 
@@ -17,14 +18,14 @@ def test_a_row_holds_median_spread_and_ratios():
     one = row(Method("jax", "dense()"), 2, "1gbit", FOUND, ABOUT)
     assert (one["step_ms"], one["min_ms"], one["max_ms"]) == ("12.0", "10.0", "20.0")
     assert one["communication_ms"] == "9.0"
-    assert one["interface_ratio"] == "1.010"
+    assert (one["interface_bytes"], one["payload_bytes"], one["payload_ratio"]) == ("1010000", "1003400", "1.003")
     # 1.01 MB at 125 MB/s
     assert (one["floor_ms"], one["times_floor"]) == ("8.1", "1.49")
 
 
 def test_what_was_not_compiled_is_compared_with_what_was_asked():
     about = {key: value for key, value in ABOUT.items() if key != "compiled_bytes"}
-    assert row(Method("torch", "DDP, dense"), 2, "1gbit", FOUND, about)["interface_ratio"] == "1.122"
+    assert row(Method("torch", "DDP, dense"), 2, "1gbit", FOUND, about)["payload_ratio"] == "1.115"
 
 
 def test_a_new_row_takes_the_place_of_the_same_method_hosts_and_rate():

@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 
 from benchmarks import network_worker
 from benchmarks.network_worker import measure, serve
@@ -13,9 +14,9 @@ class Sent:
     def __init__(self):
         self.calls, self.bytes = "", 0
 
-    def read_text(self) -> str:
-        """The counter, as the kernel shows it."""
-        return f"{self.bytes}\n"
+    def read(self) -> tuple[int, int]:
+        """Bytes and packets: one packet for each call."""
+        return self.bytes, len(self.calls)
 
     def step(self):
         """Sends a message."""
@@ -26,12 +27,19 @@ class Sent:
         self.calls, self.bytes = self.calls + "b", self.bytes + 1
 
 
+def test_the_counters_are_read_as_the_kernel_shows_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(network_worker, "STATISTICS", tmp_path)
+    Path(tmp_path, "tx_bytes").write_text("1234\n")
+    Path(tmp_path, "tx_packets").write_text("5\n")
+    assert network_worker.sent() == (1234, 5)
+
+
 def test_every_step_is_made_ready_and_warm_up_is_not_counted(monkeypatch):
     sent = Sent()
-    monkeypatch.setattr(network_worker, "SENT", sent)
+    monkeypatch.setattr(network_worker, "sent", sent.read)
     answer = measure(sent.step, sent.between, warm_up=2, repeats=3)
     assert sent.calls == "bsbs" + "b" + "bsbsbs" + "b"
-    assert answer["sent_bytes"] == 3 * 100 + 4
+    assert (answer["sent_bytes"], answer["sent_packets"]) == (3 * 100 + 4, 3 + 4)
     times = [time for both in zip(answer["begins"], answer["ends"], strict=True) for time in both]
     assert times == sorted(times)
     assert len(times) == 6
@@ -39,7 +47,7 @@ def test_every_step_is_made_ready_and_warm_up_is_not_counted(monkeypatch):
 
 def test_a_line_asks_and_a_line_answers(monkeypatch, capsys):
     sent = Sent()
-    monkeypatch.setattr(network_worker, "SENT", sent)
+    monkeypatch.setattr(network_worker, "sent", sent.read)
     request = {"program": "step", "warm_up": 1, "repeats": 1}
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{json.dumps(request)}\n"))
     serve({"version": "x 1"}, {"step": sent.step, "bare": sent.step}, sent.between)
