@@ -49,15 +49,15 @@ class Stages(NamedTuple):
     """A codec in two steps: a few entries are picked from an array, and these become its message.
 
     Only the first touches the whole array, so only this is done array by array; the second is done at once for all
-    arrays of one shape. ``encode == make(key, pick(x), like)`` and ``decode == put(read(message, like), like)``.
+    arrays of one shape. ``encode == make(key, pick(x), like)`` and ``decode == put(read(message, like), like, 1)``.
     """
 
     pick: Callable[[jax.Array], Any]  # x -> picked, a pytree of small arrays
     make: Callable[[jax.Array, Any, Any], Any]  # (key, picked, like) -> message
     read: Callable[[Any, Any], Any]  # (message, like) -> picked, as it arrives
-    put: Callable[[Any, Any], jax.Array]  # (picked, like) -> array
-    add: Callable[[jax.Array, Any, float], jax.Array]  # (total, picked, weight) -> total + weight * put(picked)
-    rest: Callable[[jax.Array, Any], jax.Array]  # (x, picked) -> x - put(picked)
+    put: Callable[[Any, Any, float], jax.Array]  # (picked, like, weight) -> weight times the array
+    add: Callable[[jax.Array, Any, float], jax.Array]  # (total, picked, weight) -> total + put(picked, total, weight)
+    rest: Callable[[jax.Array, Any], jax.Array]  # (x, picked) -> x - put(picked, x, 1)
 
 
 def staged(stages: Stages, piece: int | None) -> Codec:
@@ -67,7 +67,7 @@ def staged(stages: Stages, piece: int | None) -> Codec:
         return stages.make(key, stages.pick(x), x)
 
     def decode(message, like):
-        return stages.put(stages.read(message, like), like)
+        return stages.put(stages.read(message, like), like, 1)
 
     return Codec(encode, decode, piece, stages)
 
@@ -78,7 +78,7 @@ def stages_of(codec: Codec) -> Stages:
         pick=lambda x: x,
         make=lambda key, x, like: codec.encode(key, x),
         read=codec.decode,
-        put=lambda x, like: x,
+        put=lambda x, like, weight: weight * x.astype(like.dtype),
         add=lambda total, x, weight: total + weight * x.astype(total.dtype),
         rest=jnp.subtract,
     )

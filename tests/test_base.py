@@ -26,7 +26,7 @@ def test_both_steps_together_are_the_codec():
     message = stages.make(KEY, picked, X)
     arrived = stages.read(message, X)
     decoded = codec.decode(codec.encode(KEY, X), X)
-    np.testing.assert_array_equal(stages.put(arrived, X), decoded)
+    np.testing.assert_array_equal(stages.put(arrived, X, 1), decoded)
     np.testing.assert_array_equal(stages.rest(X, arrived), X - decoded)
     np.testing.assert_allclose(stages.add(X, arrived, 0.25), X + 0.25 * decoded, rtol=1e-6)
 
@@ -35,7 +35,7 @@ def test_a_codec_of_one_step_picks_everything():
     codec = Codec(lambda key, x: x.astype(jnp.bfloat16), lambda message, like: message.astype(like.dtype))
     stages = stages_of(codec)
     arrived = stages.read(stages.make(KEY, stages.pick(X), X), X)
-    np.testing.assert_array_equal(stages.put(arrived, X), codec.decode(codec.encode(KEY, X), X))
+    np.testing.assert_array_equal(stages.put(arrived, X, 1), codec.decode(codec.encode(KEY, X), X))
     np.testing.assert_array_equal(stages.rest(X, arrived), X - arrived)
 
 

@@ -60,7 +60,7 @@ def exchange_once(codec: Codec, key: jax.Array, updates: Updates, axis_name: Axi
 
     own = _read(stages, messages, groups, leaves)
     mean = _mean(stages, words, messages, groups, leaves, axis_name)
-    sent = [stages.put(picked, x) for picked, x in zip(own, leaves, strict=True)]
+    sent = [stages.put(picked, x, 1) for picked, x in zip(own, leaves, strict=True)]
     rest = [stages.rest(x, picked) for picked, x in zip(own, leaves, strict=True)]
     bits = 8 * WORD_BYTES * words.size
     return Reduced(treedef.unflatten(mean), treedef.unflatten(sent), bits, treedef.unflatten(rest))
@@ -104,13 +104,18 @@ def _mean(
     order on GPUs, and replicas would drift apart.
     """
     workers = axis_size(axis_name)
-    totals = [jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)) for x in likes]
-    if words.size:
-        everyone = all_gather(words, axis_name)
+    wide = [jax.ShapeDtypeStruct(x.shape, jnp.promote_types(x.dtype, jnp.float32)) for x in likes]
+    if not words.size:
+        return [jnp.zeros(x.shape, x.dtype) for x in likes]
+    everyone = all_gather(words, axis_name)
 
-        def add_one(worker, totals):
-            theirs = _read(stages, from_words(everyone[worker], messages), groups, likes)
-            return [stages.add(total, one, 1 / workers) for total, one in zip(totals, theirs, strict=True)]
+    def of_worker(worker):
+        return _read(stages, from_words(everyone[worker], messages), groups, likes)
 
-        totals = lax.fori_loop(0, workers, add_one, vary_like(totals, everyone))
+    def add_one(worker, totals):
+        return [stages.add(total, one, 1 / workers) for total, one in zip(totals, of_worker(worker), strict=True)]
+
+    # The first worker's are put into arrays of their own, which saves a pass over zeros.
+    first = [stages.put(one, like, 1 / workers) for one, like in zip(of_worker(0), wide, strict=True)]
+    totals = lax.fori_loop(1, workers, add_one, vary_like(first, everyone))
     return [total.astype(x.dtype) for total, x in zip(totals, likes, strict=True)]

@@ -63,14 +63,15 @@ def sparse(
         found = values.decode(message[1], jax.ShapeDtypeStruct((math.prod(shape),), like.dtype))
         return places.reshape(shape), found.reshape(shape)
 
-    def put(picked, like):
+    def put(picked, like, weight):
         places, found = picked
         count, length = _row_shape(like.size, block)
         if places.shape[1] > 1 or not count:
-            return add(jnp.zeros(like.shape, like.dtype), picked, 1)
+            return add(jnp.zeros(like.shape, like.dtype), picked, weight)
         # One entry a row: a comparison everywhere costs no pass over memory of its own, as a scatter would.
         here = jnp.arange(length, dtype=jnp.int32) == places
-        return jnp.where(here, found, 0).astype(like.dtype).ravel()[: like.size].reshape(like.shape)
+        entries = weight * found.astype(like.dtype)
+        return jnp.where(here, entries, 0).ravel()[: like.size].reshape(like.shape)
 
     def add(total, picked, weight):
         places, found = picked
@@ -82,7 +83,7 @@ def sparse(
         return added.reshape(total.shape)
 
     def rest(x, picked):
-        return x - put(picked, x) if picked[0].shape[1] == 1 else add(x, picked, -1)
+        return x - put(picked, x, 1) if picked[0].shape[1] == 1 else add(x, picked, -1)
 
     return gathered(staged(Stages(pick, make, read, put, add, rest), _piece(kept, block)))
 
