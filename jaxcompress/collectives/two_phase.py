@@ -51,7 +51,8 @@ def two_phase(inner: Compressor) -> Compressor:
       Tang et al., `1-bit Adam <https://arxiv.org/abs/2102.02888>`_, 2021, compresses in two phases with two memories
     """
     codec = codec_of("two_phase", inner)
-    if codec.piece is None:
+    piece = codec.piece
+    if piece is None:
         raise ValueError(
             f"two_phase compresses shards on their own, and {inner.expression or 'this inner'} must see whole arrays. "
             f"Choose within blocks instead: two_phase(block_top_k(0.01))."
@@ -61,8 +62,8 @@ def two_phase(inner: Compressor) -> Compressor:
         return exchange_twice(codec, key, updates, axis_name), state
 
     def message_bits(params):
-        piece = jax.ShapeDtypeStruct((codec.piece,), jnp.float32)
-        return jax.tree.map(lambda x: _pieces_in(x, codec) * codec_bits(codec, piece), params)
+        bits = codec_bits(codec, jax.ShapeDtypeStruct((piece,), jnp.float32))
+        return jax.tree.map(lambda x: -(-x.size // piece) * bits, params)
 
     return Compressor(lambda key, params: (), reduce, message_bits, codec)
 
@@ -75,7 +76,7 @@ def exchange_twice(codec: Codec, key: jax.Array, updates: Updates, axis_name: Ax
         return Reduced(updates, updates, 0)
     first_key, second_key = jax.random.split(jax.random.fold_in(key, lax.axis_index(axis_name)))
 
-    own = [_encode(codec, jax.random.fold_in(first_key, i), _cut(x, codec, plan)) for i, x in enumerate(leaves)]
+    own = [_encode(codec, jax.random.fold_in(first_key, i), _cut(x, plan)) for i, x in enumerate(leaves)]
     to_owners, like = _shards(own, plan)
     average = _average(codec, all_to_all(to_owners, axis_name), like, plan)
 
@@ -97,8 +98,8 @@ def exchange_twice(codec: Codec, key: jax.Array, updates: Updates, axis_name: Ax
 def bytes_twice(codec: Codec, updates: Updates, workers: int) -> int:
     """What one worker sends by rings in both phases, in bytes, known from shapes alone."""
     plan = _plan(codec, jax.tree.leaves(updates), workers)
-    piece = jax.ShapeDtypeStruct((plan.share, codec.piece), plan.dtype)
-    words = words_in(jax.eval_shape(lambda x: _encode(codec, jax.random.key(0), x), piece))
+    share = jax.ShapeDtypeStruct((plan.share, plan.piece), plan.dtype)
+    words = words_in(jax.eval_shape(lambda x: _encode(codec, jax.random.key(0), x), share))
     return 2 * (workers - 1) * WORD_BYTES * words
 
 
@@ -106,25 +107,23 @@ class _Plan(NamedTuple):
     """Which pieces lie where: those of all arrays in one row, cut into equal shares."""
 
     workers: int
+    piece: int  # entries
     counts: tuple[int, ...]  # pieces of each array
     share: int  # pieces that each worker owns; the last shares are filled up
     dtype: Any  # of the pieces: at least float32
 
 
 def _plan(codec: Codec, leaves: list, workers: int) -> _Plan:
-    counts = tuple(_pieces_in(x, codec) for x in leaves)
+    piece = codec.piece or 1
+    counts = tuple(-(-x.size // piece) for x in leaves)
     dtype = jnp.result_type(jnp.float32, *(x.dtype for x in leaves))
-    return _Plan(workers, counts, -(-sum(counts) // workers), dtype)
+    return _Plan(workers, piece, counts, -(-sum(counts) // workers), dtype)
 
 
-def _pieces_in(x: Any, codec: Codec) -> int:
-    return -(-x.size // codec.piece)
-
-
-def _cut(x: jax.Array, codec: Codec, plan: _Plan) -> jax.Array:
+def _cut(x: jax.Array, plan: _Plan) -> jax.Array:
     """An array as pieces, (count, piece), the last one filled with zeros."""
-    flat = jnp.pad(x.astype(plan.dtype).ravel(), (0, -x.size % codec.piece))
-    return flat.reshape(-1, codec.piece)
+    flat = jnp.pad(x.astype(plan.dtype).ravel(), (0, -x.size % plan.piece))
+    return flat.reshape(-1, plan.piece)
 
 
 def _join(pieces: jax.Array, like: jax.Array) -> jax.Array:
@@ -138,12 +137,12 @@ def _encode(codec: Codec, key: jax.Array, pieces: jax.Array) -> Any:
 
 
 def _decode(codec: Codec, messages: Any, plan: _Plan) -> jax.Array:
-    like = _piece_like(codec, plan)
+    like = _piece_like(plan)
     return jax.vmap(lambda message: codec.decode(message, like))(messages)
 
 
-def _piece_like(codec: Codec, plan: _Plan) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct((codec.piece or 0,), plan.dtype)
+def _piece_like(plan: _Plan) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((plan.piece,), plan.dtype)
 
 
 def _shards(own: list, plan: _Plan) -> tuple[jax.Array, Any]:
@@ -161,14 +160,14 @@ def _shards(own: list, plan: _Plan) -> tuple[jax.Array, Any]:
 
 def _average(codec: Codec, received: jax.Array, like: Any, plan: _Plan) -> jax.Array:
     """The owner's pieces, averaged over all senders one after the other: (share, piece)."""
-    stages, piece = stages_of(codec), _piece_like(codec, plan)
+    stages, piece = stages_of(codec), _piece_like(plan)
 
     def add_one(sender, total):
         messages = from_words(received[sender], like)
         picked = jax.vmap(lambda message: stages.read(message, piece))(messages)
         return jax.vmap(lambda row, one: stages.add(row, one, 1 / plan.workers))(total, picked)
 
-    total = jnp.zeros((plan.share, codec.piece or 0), plan.dtype)
+    total = jnp.zeros((plan.share, plan.piece), plan.dtype)
     return lax.fori_loop(0, plan.workers, add_one, vary_like(total, received))
 
 
