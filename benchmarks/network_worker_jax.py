@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 import optax
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxcompress
@@ -66,7 +66,9 @@ def averaging(optimizer: optax.GradientTransformation, state: Any, mesh: Mesh) -
         return mean, jaxcompress.as_block(state)
 
     sharded = jax.shard_map(local, mesh=mesh, in_specs=(P("data"), specs), out_specs=(P(), specs))
-    return jax.jit(sharded, donate_argnums=1)
+    # Said, or else the average would take the place of the memory, and both be copied.
+    placed = jax.tree.map(lambda spec: NamedSharding(mesh, spec), (P(), specs), is_leaf=lambda one: isinstance(one, P))
+    return jax.jit(sharded, donate_argnums=1, out_shardings=placed)
 
 
 def repeated(step: Callable, grads: Any, state: Any) -> Callable[[], None]:
