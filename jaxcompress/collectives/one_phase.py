@@ -39,7 +39,7 @@ def one_phase(inner: Compressor) -> Compressor:
       >>> one_phase(qsgd(4)).expression
       'one_phase(qsgd(4))'
     """
-    codec = codec_of("one_phase", inner)
+    codec = codec_of("one_phase", inner, "one_phase(qsgd(8))")
 
     def reduce(key, updates, state, axis_name):
         return exchange_once(codec, key, updates, axis_name), state

@@ -38,7 +38,7 @@ def sparse(
     Raises:
       ValueError: if `inner` has no codec; while tracing, if an array has 2^31 entries or more.
     """
-    values = codec_of("a sparse scheme", inner)
+    values = codec_of("a sparse scheme", inner, "top_k(0.01, inner=qsgd(8))")
 
     def pick(x):
         rows = _rows(x, block)

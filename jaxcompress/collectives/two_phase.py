@@ -50,7 +50,7 @@ def two_phase(inner: Compressor) -> Compressor:
     References:
       Tang et al., `1-bit Adam <https://arxiv.org/abs/2102.02888>`_, 2021, compresses in two phases with two memories
     """
-    codec = codec_of("two_phase", inner)
+    codec = codec_of("two_phase", inner, "two_phase(qsgd(8))")
     piece = codec.piece
     if piece is None:
         raise ValueError(

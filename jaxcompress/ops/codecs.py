@@ -8,15 +8,15 @@ from jaxcompress.base import Codec, Compressor
 from jaxcompress.ops.trees import tree_bits
 
 
-def codec_of(outer: str, inner: Any) -> Codec:
-    """The codec of `inner`; ValueError, in the name of the compressor around it, if there is none."""
+def codec_of(outer: str, inner: Any, example: str) -> Codec:
+    """The codec of `inner`; ValueError, in the name of what is around it and with an example of it, if there is none."""
     if not isinstance(inner, Compressor):
-        raise ValueError(f"{outer} takes a compressor, as in {outer}(qsgd(8)); got {inner!r}.")
+        raise ValueError(f"{outer} takes a compressor, as in {example}; got {inner!r}.")
     if inner.codec is None:
         raise ValueError(
             f"{outer} hands values to a codec, and {inner.expression or 'this inner'} has none: it compresses and "
             f"sends in one act. Use one with a codec, as qsgd(8), cast('bfloat16') or block_top_k(0.01), and put "
-            f"memories outside: error_feedback({outer}(qsgd(8)))."
+            f"memories outside: error_feedback({example})."
         )
     return inner.codec
 

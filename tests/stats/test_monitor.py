@@ -146,5 +146,5 @@ def test_measuring_no_array_keeps_its_type_in_a_switch():
 
 
 def test_a_monitor_is_no_codec():
-    with pytest.raises(ValueError, match="hands its kept values to a codec"):
+    with pytest.raises(ValueError, match="hands values to a codec"):
         top_k(0.1, inner=monitor(dense()))
