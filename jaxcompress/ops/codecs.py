@@ -9,7 +9,7 @@ from jaxcompress.ops.trees import tree_bits
 
 
 def codec_of(outer: str, inner: Any, example: str) -> Codec:
-    """The codec of `inner`; ValueError, in the name of what is around it and with an example of it, if there is none."""
+    """The codec of `inner`; ValueError, in the name of what is around it and with an example, if there is none."""
     if not isinstance(inner, Compressor):
         raise ValueError(f"{outer} takes a compressor, as in {example}; got {inner!r}.")
     if inner.codec is None:
