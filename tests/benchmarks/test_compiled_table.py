@@ -22,6 +22,8 @@ def test_dense_with_buckets_is_not_what_rows_stand_beside():
 
 
 def test_growth_is_from_8_workers_to_the_most():
-    rows = [row("sign()", 2, 10), row("sign()", 8, 70), row("sign()", 64, 630), row("dense()", 8, 100)]
-    expected = {"platform": "cpu", "compressor": "sign()", "workers": "8 to 64", "times_bytes": "9.00"}
-    assert growth(rows) == [expected]
+    rows = [row("dense()", 8, 100), row("dense()", 64, 150)]
+    rows += [row("sign()", 2, 10), row("sign()", 8, 70), row("sign()", 64, 630), row("power_sgd(2)", 8, 100)]
+    dense, sign = growth(rows)
+    assert (dense["workers"], dense["times_bytes"], dense["of_dense"]) == ("8 to 64", "1.500", "1.000")
+    assert (sign["times_asked"], sign["times_bytes"], sign["of_dense"]) == ("9.000", "9.000", "6.000")
