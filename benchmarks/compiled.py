@@ -35,19 +35,10 @@ from benchmarks.compiled_plot import plot_bytes, plot_schedule
 from benchmarks.compiled_step import gradient_bytes, trace_step
 from benchmarks.compiled_table import growth, table
 from benchmarks.report import RESULTS, circumstances, markdown, read_csv, write_csv
+from benchmarks.routes import COMPRESSORS
 from benchmarks.schedule import Span, spans
 
 FILE, SCHEDULE_FILE = "compiled.csv", "compiled_schedule.csv"
-COMPRESSORS = [
-    "dense()",
-    "error_feedback(power_sgd(2))",
-    "error_feedback(one_phase(block_top_k(0.01, inner=qsgd(6))))",
-    "error_feedback(two_phase(block_top_k(0.01, inner=qsgd(6))))",
-    "error_feedback(one_phase(qsgd(4)))",
-    "error_feedback(two_phase(qsgd(4)))",
-    "error_feedback(one_phase(sign()))",
-    "error_feedback(two_phase(sign()))",
-]
 SWEPT = COMPRESSORS[:4]  # those for which buckets and flags are tried: each kind of collective
 CPU_WORKERS, TPU_WORKERS = (2, 4, 8, 64), (8, 256)
 # Nothing runs, so LLVM need not optimise; XLA's own passes, which decide on collectives and memory, are all there.

@@ -3,6 +3,7 @@
     sudo .venv/bin/python -m benchmarks.network                                   2 hosts, 1 Gbit/s
     … --workers 2 4 8 --rate 100mbit 1gbit 10gbit --torch-python /path/to/torch/environment/bin/python
     … --only power_sgd PowerSGD                                                   some methods; other rows stay
+    python -m benchmarks.network --workers                                        none: table and picture anew
 
 Hosts are network namespaces of this machine, and each link is shaped to its rate both ways (`benchmarks.namespaces`; no
 latency is added). One process a host, pinned to its share of the cores; those of both frameworks have equally many, and
@@ -24,7 +25,8 @@ The columns:
 - `floor_ms`: the interface's bytes at the link's rate. `times_floor`: the step to it.
 - `times_dense`: the dense step of the same framework, hosts and rate, to this step: how much faster.
 
-Rows go to `results/network.csv`, in place of earlier ones of the same method, hosts and rate; a picture beside it.
+Rows go to `results/network.csv`, in place of earlier ones of the same method, hosts and rate; a picture beside it. The
+README's table is made from those of two hosts.
 """
 
 import dataclasses
@@ -41,8 +43,8 @@ from benchmarks.host_processes import HostProcesses
 from benchmarks.namespaces import Network, bits_per_second, missing, network
 from benchmarks.network_methods import Method, chosen
 from benchmarks.network_plot import plot
-from benchmarks.network_table import merged, row, shown
-from benchmarks.report import RESULTS, circumstances, markdown, read_csv, write_csv
+from benchmarks.network_table import headline, merged, row, shown
+from benchmarks.report import RESULTS, circumstances, markdown, read_csv, write_csv, write_readme
 
 FILE = "network.csv"
 
@@ -69,10 +71,11 @@ class Options:
 
 def main(options: Options) -> int:
     """Measures every method over every network, and writes after each, so that an interruption loses none."""
-    if lacks := missing():
+    if options.workers and (lacks := missing()):
         print(f"benchmarks.network needs {'; and '.join(lacks)}.", file=sys.stderr)
         return 2
-    methods, about, failed = runnable(options), surroundings(), []
+    about, failed = surroundings(), []
+    methods = runnable(options) if options.workers else []
     for workers in options.workers:
         with network(workers) as hosts:
             for method in methods:
@@ -81,7 +84,7 @@ def main(options: Options) -> int:
                 except (RuntimeError, TimeoutError) as error:
                     failed.append(f"{workers} workers, {' '.join(method)}: {error}")
                     print(failed[-1], file=sys.stderr, flush=True)
-    print(markdown(shown(read_csv(FILE))))
+    _show(read_csv(FILE))
     print("; ".join(f"{key} {value}" for key, value in about.items()))
     print("\n".join(f"FAILED: {each.splitlines()[0]}" for each in failed))
     return 1 if failed else 0
@@ -126,11 +129,24 @@ def surroundings() -> dict[str, str]:
     return known | {"tcp": congestion, "glibc_tunables": os.environ.get("GLIBC_TUNABLES", "")}
 
 
+def _show(rows: list[dict[str, str]]) -> None:
+    """The table, the picture, and the README's table."""
+    if rows:
+        print(markdown(shown(rows)))
+        plot(rows, RESULTS / "network.png")
+    if lines := headline(rows):
+        write_readme("network.py", f"{markdown(lines)}\n\n{_where(rows)}")
+
+
+def _where(rows: list[dict[str, str]]) -> str:
+    """On what the rows were measured, for the README."""
+    machines, versions = (sorted({each[key] for each in rows}) for key in ("machine", "version"))
+    return f"{'; '.join(machines)}, shared by both hosts; {', '.join(versions)}; median of {rows[0]['repeats']} steps."
+
+
 def _save(new: list[dict[str, Any]], about: dict[str, str]) -> None:
-    """Puts rows into the file, and draws it anew."""
-    rows = merged(read_csv(FILE), [each | about for each in new])
-    write_csv(FILE, rows)
-    plot(rows, RESULTS / "network.png")
+    """Puts rows into the file, in place of earlier ones."""
+    write_csv(FILE, merged(read_csv(FILE), [each | about for each in new]))
 
 
 def _leave(number: int, _: Any) -> None:

@@ -69,6 +69,31 @@ def shown(rows: Iterable[Row]) -> list[Row]:
     ]
 
 
+def headline(rows: Iterable[Row], workers: int = 2) -> list[Row]:
+    """The README's table: one line for each method between so many hosts, one column for each rate."""
+    found = {(*_name(each)[:2], each["rate"]): each for each in rows if int(each["workers"]) == workers}
+    rates = sorted({rate for *_, rate in found}, key=bits_per_second)
+    lines = []
+    for framework, method in dict.fromkeys(name[:2] for name in found):
+        ours = {rate: found[framework, method, rate] for rate in rates if (framework, method, rate) in found}
+        any_rate = next(iter(ours.values()))
+        times = {rate: f"{each['step_ms']} ({each['times_dense']}×)" for rate, each in ours.items()}
+        lines.append(
+            {
+                "average by": f"`{method}`" if framework == "jax" else f"PyTorch: {method}",
+                "MB sent": f"{int(any_rate['payload_bytes']) / 1e6:.2f}",
+                **{f"ms at {_words(rate)}": times.get(rate, "") for rate in rates},
+            }
+        )
+    return lines
+
+
+def _words(rate: str) -> str:
+    """1gbit -> 1 Gbit/s."""
+    number = rate.rstrip("abcdefghijklmnopqrstuvwxyz")
+    return f"{number} {rate[len(number) :].capitalize()}/s"
+
+
 def _median(measured: Measured) -> float:
     return statistics.median(measured.ms)
 

@@ -27,22 +27,13 @@ import tyro
 from benchmarks.averaging import averaging, collectives
 from benchmarks.namespaces import bits_per_second, missing
 from benchmarks.report import RESULTS, circumstances, markdown, read_csv, write_csv
+from benchmarks.routes import COMPRESSORS
 from benchmarks.scaling_measure import LOCAL_WORKERS, is_fitted, measure_collectives, measure_local, point
 from benchmarks.scaling_model import communication_ms, errors, fit_local, fit_operations, steps
 from benchmarks.scaling_plot import plot_map, plot_steps
 from jaxcompress import Collective
 
 FILE, ERRORS_FILE, COLLECTIVES_FILE = "scaling.csv", "scaling_errors.csv", "scaling_collectives.csv"
-COMPRESSORS = [
-    "dense()",
-    "error_feedback(power_sgd(2))",
-    "error_feedback(one_phase(block_top_k(0.01, inner=qsgd(6))))",
-    "error_feedback(two_phase(block_top_k(0.01, inner=qsgd(6))))",
-    "error_feedback(one_phase(qsgd(4)))",
-    "error_feedback(two_phase(qsgd(4)))",
-    "error_feedback(one_phase(sign()))",
-    "error_feedback(two_phase(sign()))",
-]
 WORKERS = tuple(2**power for power in range(1, 11))
 RATES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)  # Gbit/s
 

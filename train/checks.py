@@ -10,6 +10,7 @@ from train.errors import InputError
 # field -> (the rule in words, the rule). Each is written so that NaN breaks it.
 RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
     "min_compression_rate": ("at least 1", lambda c: c.min_compression_rate >= 1),
+    "bucket_mib": ("above 0 and finite", lambda c: c.bucket_mib is None or 0 < c.bucket_mib < math.inf),
     "learning_rate": ("above 0 and finite", lambda c: 0 < c.learning_rate < math.inf),
     "momentum": ("in [0, 1)", lambda c: 0 <= c.momentum < 1),
     "weight_decay": ("at least 0 and finite", lambda c: 0 <= c.weight_decay < math.inf),

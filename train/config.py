@@ -32,6 +32,8 @@ class Config:
     """How gradients are averaged, as an expression: "error_feedback(top_k(0.01))"; dense() is the baseline."""
     min_compression_rate: float = 2.0
     """An array whose message is not this many times smaller than itself travels dense; at least 1."""
+    bucket_mib: float | None = None
+    """MiB of gradients that travel together, the last layers' first; above 0. None: all, after the backward pass."""
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     """What turns the averaged gradient into a step."""
     learning_rate: float = 0.1

@@ -11,7 +11,10 @@ from train.config import Config
 def make_optimizer(config: Config, compressor: jaxcompress.Compressor, schedule: optax.Schedule):
     """The chain of a run, `compressor` first: what stands after it sees the average, the same on every worker."""
     compress = jaxcompress.compress(
-        jaxcompress.monitor(compressor), min_compression_rate=config.min_compression_rate, seed=config.seed
+        jaxcompress.monitor(compressor),
+        min_compression_rate=config.min_compression_rate,
+        bucket_bytes=None if config.bucket_mib is None else max(1, round(config.bucket_mib * 2**20)),
+        seed=config.seed,
     )
     if config.optimizer == "adamw":
         return optax.chain(compress, optax.adamw(schedule, weight_decay=config.weight_decay, mask=is_kernel))

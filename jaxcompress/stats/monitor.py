@@ -10,18 +10,19 @@ from jaxcompress.base import Compressor, PerWorker, expressible
 from jaxcompress.feedback.error_feedback import error_memory
 
 
-class Metrics(NamedTuple):
-    """One worker's measurements of one step; float32 scalars."""
+class Energies(NamedTuple):
+    """One worker's measurements of one step: sums of squares, float32 scalars, which add up over groups of arrays."""
 
-    compression_error: jax.Array  # |carried - sent|^2 / |carried|^2, where carried = update + memory
-    kept_energy: jax.Array  # |sent|^2 / |carried|^2
-    error_norm: jax.Array  # |memory| after the step
+    carried: jax.Array  # |c|^2, where c = update + memory
+    lost: jax.Array  # |c - sent|^2
+    sent: jax.Array  # |sent|^2
+    memory: jax.Array  # |memory|^2 after the step
 
 
 class MonitorState(NamedTuple):
     """The last step's measurements, and the state of what is measured."""
 
-    metrics: PerWorker  # Metrics
+    energies: PerWorker  # Energies
     inner: Any
 
 
@@ -51,33 +52,43 @@ def monitor(inner: Compressor) -> Compressor:
         raise ValueError(f"monitor wraps a compressor, as in monitor(error_feedback(top_k(0.01))); got {inner!r}.")
 
     def init(key, params):
-        nothing = Metrics(*(jnp.float32(x) for x in (0, 1, 0)))
+        nothing = Energies(*(jnp.float32(0) for _ in Energies._fields))
         return MonitorState(PerWorker(nothing), inner.init(key, params))
 
     def reduce(key, updates, state, axis_name):
         carried = jax.tree.map(jnp.add, updates, error_memory(state.inner, updates))
         reduced, inner_state = inner.reduce(key, updates, state.inner, axis_name)
-        energy = _energy(carried)
-        lost = _energy(jax.tree.map(jnp.subtract, carried, reduced.sent))
-        metrics = Metrics(
-            compression_error=jnp.where(energy == 0, 0.0, lost / energy),
-            kept_energy=jnp.where(energy == 0, 1.0, _energy(reduced.sent) / energy),
-            error_norm=jnp.sqrt(_energy(error_memory(inner_state, updates))),
+        energies = Energies(
+            carried=_energy(carried),
+            lost=_energy(jax.tree.map(jnp.subtract, carried, reduced.sent)),
+            sent=_energy(reduced.sent),
+            memory=_energy(error_memory(inner_state, updates)),
         )
         # With no array to measure they are constants, and a scan or a switch around would see another type.
-        return reduced, MonitorState(PerWorker(vary(metrics, axis_name)), inner_state)
+        return reduced, MonitorState(PerWorker(vary(energies, axis_name)), inner_state)
 
     return Compressor(init, reduce, inner.message_bits, remembers=inner.remembers)
 
 
 def monitor_metrics(state: Any) -> dict[str, jax.Array]:
-    """The measurements of the first `monitor` in an optimizer's state, one entry a worker; empty if there is none.
+    """The measurements in an optimizer's state, one entry a worker; empty if there is no `monitor`.
 
-    Outside a step the arrays have the shape ``(workers,)``.
+    Of several, such as those of the buckets of `compress`, the energies are added: what they measure is one update. One
+    inside another is left out.
+
+    Returns:
+      ``compression_error``, ``kept_energy`` and ``error_norm``; outside a step each of shape ``(workers,)``.
     """
-    leaves = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, MonitorState))
-    found = [leaf for leaf in leaves if isinstance(leaf, MonitorState)]
-    return found[0].metrics.value._asdict() if found else {}
+    nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, MonitorState))
+    found = [node.energies.value for node in nodes if isinstance(node, MonitorState)]
+    if not found:
+        return {}
+    total = jax.tree.map(lambda *parts: sum(parts[1:], parts[0]), *found)
+    return {
+        "compression_error": jnp.where(total.carried == 0, 0.0, total.lost / total.carried),
+        "kept_energy": jnp.where(total.carried == 0, 1.0, total.sent / total.carried),
+        "error_norm": jnp.sqrt(total.memory),
+    }
 
 
 def _energy(tree: Any) -> jax.Array:

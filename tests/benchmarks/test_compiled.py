@@ -3,7 +3,8 @@
 import pytest
 
 from benchmarks import compiled, report
-from benchmarks.compiled import COMPRESSORS, SWEPT, Case, Options
+from benchmarks.compiled import SWEPT, Case, Options
+from benchmarks.routes import COMPRESSORS
 from benchmarks.schedule import Span
 from jaxcompress import Collective
 

@@ -2,7 +2,7 @@
 
 from benchmarks.host_processes import Measured
 from benchmarks.network_methods import Method
-from benchmarks.network_table import merged, row, shown
+from benchmarks.network_table import headline, merged, row, shown
 
 ABOUT = {"version": "jax 1", "python": "3", "asked_bytes": 900_000, "compiled_bytes": 1_000_000}
 SENT = (1_010_000, 100)
@@ -58,3 +58,33 @@ def test_every_row_is_shown():
         "`dense()`",
         "DDP, dense",
     ]
+
+
+def test_the_headline_has_a_line_for_each_method_and_a_column_for_each_rate():
+    slow, fast = made(rate="100mbit", step_ms=100.0), made(step_ms=10.0)
+    sign = made("error_feedback(sign())", rate="100mbit", step_ms=20.0)
+    lines = headline(merged([slow, fast, sign], [made(workers=4), made("DDP, dense", "torch", step_ms=12.0)]))
+    assert lines == [
+        {
+            "average by": "`dense()`",
+            "MB sent": "1.00",
+            "ms at 100 Mbit/s": "100.0 (1.00×)",
+            "ms at 1 Gbit/s": "10.0 (1.00×)",
+        },
+        {
+            "average by": "`error_feedback(sign())`",
+            "MB sent": "1.00",
+            "ms at 100 Mbit/s": "20.0 (5.00×)",
+            "ms at 1 Gbit/s": "",
+        },
+        {
+            "average by": "PyTorch: DDP, dense",
+            "MB sent": "1.00",
+            "ms at 100 Mbit/s": "",
+            "ms at 1 Gbit/s": "12.0 (1.00×)",
+        },
+    ]
+
+
+def test_without_rows_of_so_many_hosts_there_is_no_headline():
+    assert headline([made(workers=4)]) == []

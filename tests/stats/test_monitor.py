@@ -26,10 +26,12 @@ def difference(a, b):
     return jax.tree.map(lambda x, y: np.asarray(x, np.float64) - np.asarray(y, np.float64), a, b)
 
 
-def two_steps(compressor):
-    state = first_state(compressor, TREE)
+def two_steps(compressor, tree=TREE):
+    state = first_state(compressor, tree)
     for step in range(2):
-        outcome = run(compressor, random_updates(step, TREE), state)
+        # The same numbers for an array whichever others stand beside it.
+        updates = {name: x for name, x in random_updates(step, TREE).items() if name in tree}
+        outcome = run(compressor, updates, state)
         state = outcome.state
     return outcome
 
@@ -112,6 +114,17 @@ def test_metrics_are_found_in_an_optimizer_state():
     optimizer = optax.chain(compress(error_feedback(monitor(top_k(0.1)))), optax.adam(1e-3))
     found = monitor_metrics(optimizer.init(TREE))
     assert found == {"compression_error": 0.0, "kept_energy": 1.0, "error_norm": 0.0}
+
+
+def test_buckets_and_parts_are_measured_together():
+    compressor = monitor(error_feedback(top_k(0.1)))
+    together = two_steps(compressor).state
+    parts = [two_steps(compressor, {name: x}).state for name, x in TREE.items()]
+    found, expected = monitor_metrics(parts), monitor_metrics(together)
+    for name in expected:
+        np.testing.assert_allclose(found[name], expected[name], rtol=RTOL)
+    bucketed = compress(compressor, bucket_bytes=4 * 200)
+    assert len(bucketed.init(TREE).inner) == 2
 
 
 def test_no_metrics_without_a_monitor():

@@ -19,6 +19,7 @@ CONFIGS = sorted((REPOSITORY / "configs").glob("*.yaml"))
 NAN, INF = float("nan"), float("inf")
 BROKEN = {
     "min_compression_rate": [0.5, NAN],
+    "bucket_mib": [0.0, -1.0, INF, NAN],
     "learning_rate": [0.0, -1.0, INF, NAN],
     "momentum": [-0.1, 1.0, NAN],
     "weight_decay": [-1e-4, INF, NAN],
