@@ -43,6 +43,15 @@ class Codec(NamedTuple):
     decode: Callable[[Any, Any], jax.Array]  # (message, like) -> array of the shape and dtype of `like`
     piece: int | None = None  # entries that make a message of their own
     stages: "Stages | None" = None  # the same in two steps, for a codec that sends few entries
+    encode_part: Callable[[jax.Array, jax.Array, jax.Array], Any] | None = None  # see `encode_first`
+
+
+def encode_first(codec: Codec, key: jax.Array, x: jax.Array, count: jax.Array) -> Any:
+    """The message of an array whose entries from `count` on are filling: zeros, which are nobody's.
+
+    ``codec.encode_part(key, x, count)`` for a codec to which zeros are entries like others; None where they do no harm.
+    """
+    return codec.encode_part(key, x, count) if codec.encode_part else codec.encode(key, x)
 
 
 class Stages(NamedTuple):

@@ -36,8 +36,8 @@ def compress(
     the place of ``lax.pmean(grads, axis_name)``, and must run inside ``jax.shard_map`` (with ``check_vma=True``, which
     proves that replicas cannot drift apart) or ``jax.vmap(..., axis_name=...)``.
 
-    An array whose message would not be `min_compression_rate` times smaller than itself travels dense, and all such
-    arrays share one all-reduce; they have no memory. So ``compress(dense())`` is a plain ``pmean``.
+    An array whose message, judged by itself, would not be `min_compression_rate` times smaller than the array travels
+    dense, and all such arrays share one all-reduce; they have no memory. So ``compress(dense())`` is a plain ``pmean``.
 
     The messages of all arrays travel together, in as many collectives as the scheme has rounds. With `bucket_bytes`
     they travel in groups of arrays, the last ones of the tree first, whose gradients a backward pass has first: so that

@@ -9,7 +9,8 @@ from optax import Updates
 
 from jaxcompress._compat import all_gather, axis_size, reduce_scatter
 from jaxcompress.base import AxisName, Compressor, PerWorker, Reduced, expressible
-from jaxcompress.ops.trees import array_bits, path_text
+from jaxcompress.collectives.dense import dense
+from jaxcompress.ops.trees import array_bits, path_text, sum_bits
 
 
 class HierarchicalState(NamedTuple):
@@ -32,7 +33,8 @@ def hierarchical(intra: Compressor, inter: Compressor) -> Compressor:
 
     so ``mean == pmean(sent)`` over all devices: the device that compressed a share answers for its node, and its
     ordinary error memory carries what `inter` dropped. An array's share is a run of its rows, where the last axis
-    counts columns as in a kernel, so that `inter` sees matrices.
+    counts columns as in a kernel, so that `inter` sees matrices; an array with fewer rows than D is cut as a vector.
+    Labels by shape or size want whole arrays: ``partition({"matrix": hierarchical(…), …}, by_shape())``.
 
     How it travels: one reduce-scatter and one all-gather inside the nodes, for all arrays together, and as `inter`
     sends ``1/D`` of every array between them. `bits` counts both links; `message_bits`, which decides what is worth
@@ -69,14 +71,20 @@ def hierarchical(intra: Compressor, inter: Compressor) -> Compressor:
     def reduce(key, updates, state, axis_name):
         node_axis, device_axis = _pair(axis_name)
         shares, near_bits = _scattered(updates, device_axis)
-        _check_fits(state.inter.value, jax.eval_shape(inter.init, key, shares))
-        own_key = jax.random.fold_in(key, lax.axis_index(device_axis))
-        far, inter_state = inter.reduce(own_key, shares, state.inter.value, node_axis)
+        far, inter_state = between(key, shares, state.inter.value, node_axis, device_axis)
         mean, back_bits = _collected(far.mean, updates, device_axis)
         dropped = jax.tree.map(lambda rest: axis_size(device_axis) * rest, far.rest_of(shares))
         rest = jax.tree.map(lambda one, x: _at_home(one, x, device_axis), dropped, updates)
         sent = jax.tree.map(jnp.subtract, updates, rest)
-        return Reduced(mean, sent, near_bits + far.bits + back_bits, rest), HierarchicalState(PerWorker(inter_state))
+        return Reduced(mean, sent, sum_bits([near_bits, far.bits, back_bits]), rest), HierarchicalState(
+            PerWorker(inter_state)
+        )
+
+    def between(key, shares, state, node_axis, device_axis):
+        if axis_size(node_axis) == 1:
+            return dense().reduce(key, shares, (), node_axis)[0], state
+        _check_fits(state, jax.eval_shape(inter.init, key, shares))
+        return inter.reduce(jax.random.fold_in(key, lax.axis_index(device_axis)), shares, state, node_axis)
 
     def message_bits(params):
         return inter.message_bits(jax.tree.map(_matrix_like, params))
@@ -123,9 +131,10 @@ def _at_home(share: jax.Array, like: jax.Array, axis_name: AxisName) -> jax.Arra
     return _whole(whole, like)
 
 
-def _matrix_shape(x: Any) -> tuple[int, ...]:
-    """(rows, columns), where the last axis counts the columns; a vector is rows alone."""
-    return (x.size // x.shape[-1], x.shape[-1]) if len(x.shape) > 1 and x.size else (x.size,)
+def _matrix_shape(x: Any, devices: int = 1) -> tuple[int, ...]:
+    """(rows, columns), where the last axis counts the columns; a vector, or what has too few rows, is rows alone."""
+    matrix = len(x.shape) > 1 and x.size and x.size // x.shape[-1] >= devices
+    return (x.size // x.shape[-1], x.shape[-1]) if matrix else (x.size,)
 
 
 def _matrix_like(x: Any) -> jax.ShapeDtypeStruct:
@@ -134,7 +143,7 @@ def _matrix_like(x: Any) -> jax.ShapeDtypeStruct:
 
 def _in_shares(x: jax.Array, devices: int) -> jax.Array:
     """(devices, rows, …): an array's rows in equal runs, the last ones filled with zeros."""
-    rows = x.reshape(_matrix_shape(x))
+    rows = x.reshape(_matrix_shape(x, devices))
     filled = jnp.pad(rows, [(0, -rows.shape[0] % devices)] + [(0, 0)] * (rows.ndim - 1))
     return filled.reshape(devices, filled.shape[0] // devices, *rows.shape[1:])
 
@@ -171,9 +180,11 @@ def _check(intra: Compressor, inter: Compressor) -> None:
 def _check_fits(state: Any, expected: Any) -> None:
     found = {path_text(path): x.shape for path, x in jax.tree_util.tree_leaves_with_path(state)}
     wanted = {path_text(path): x.shape for path, x in jax.tree_util.tree_leaves_with_path(expected)}
-    for path, shape in wanted.items():
-        if found.get(path) != shape:
+    for path in [*wanted, *found]:
+        if found.get(path) != wanted.get(path):
             raise ValueError(
                 f"the state {path!r} of inter has the shape {found.get(path)}, and a device's share of the array needs "
-                f"{shape}: it has fewer rows than the rank. Leave such arrays dense by partition, or lower the rank."
+                f"{wanted.get(path)}: it has fewer rows than the rank, or labels by shape or size differ between an "
+                f"array and its share. Lower the rank, or leave such arrays dense by a partition around hierarchical: "
+                f"partition({{'matrix': hierarchical(…), 'rest': dense()}}, by_shape())."
             )

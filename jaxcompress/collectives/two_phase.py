@@ -1,14 +1,17 @@
 """Each shard is averaged by one worker and compressed again: bytes that do not grow with the workers."""
 
+import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from optax import Updates
 
 from jaxcompress._compat import all_gather, all_to_all, axis_size, vary_like
-from jaxcompress.base import AxisName, Codec, Compressor, Reduced, expressible, stages_of
+from jaxcompress.base import AxisName, Codec, Compressor, Reduced, encode_first, expressible, stages_of
 from jaxcompress.ops.codecs import codec_bits, codec_of
 from jaxcompress.ops.words import WORD_BYTES, from_words, to_words, words_in
 
@@ -76,11 +79,17 @@ def exchange_twice(codec: Codec, key: jax.Array, updates: Updates, axis_name: Ax
         return Reduced(updates, updates, 0)
     first_key, second_key = jax.random.split(jax.random.fold_in(key, lax.axis_index(axis_name)))
 
-    own = [_encode(codec, jax.random.fold_in(first_key, i), _cut(x, plan)) for i, x in enumerate(leaves)]
+    own = [
+        _encode(codec, jax.random.fold_in(first_key, i), _cut(x, plan), _filled([x.size], plan))
+        for i, x in enumerate(leaves)
+    ]
     to_owners, like = _shards(own, plan)
     average = _average(codec, all_to_all(to_owners, axis_name), like, plan)
+    # What stands for the filling has come back as something else than zeros.
+    mine = _filled_of(lax.axis_index(axis_name), [x.size for x in leaves], plan)
+    average = jnp.where(jnp.arange(plan.piece) < mine[:, None], average, 0)
 
-    again = _encode(codec, second_key, average)
+    again = _encode(codec, second_key, average, mine)
     everyone = all_gather(to_words(again), axis_name)
     dropped = plan.workers * (average - _decode(codec, again, plan))
     late = _at_home(dropped, plan, lax.axis_index(axis_name))
@@ -99,7 +108,7 @@ def bytes_twice(codec: Codec, updates: Updates, workers: int) -> int:
     """What one worker sends by rings in both phases, in bytes, known from shapes alone."""
     plan = _plan(codec, jax.tree.leaves(updates), workers)
     share = jax.ShapeDtypeStruct((plan.share, plan.piece), plan.dtype)
-    words = words_in(jax.eval_shape(lambda x: _encode(codec, jax.random.key(0), x), share))
+    words = words_in(jax.eval_shape(lambda x: _encode(codec, jax.random.key(0), x, jnp.zeros(plan.share)), share))
     return 2 * (workers - 1) * WORD_BYTES * words
 
 
@@ -131,9 +140,22 @@ def _join(pieces: jax.Array, like: jax.Array) -> jax.Array:
     return pieces.ravel()[: like.size].reshape(like.shape).astype(like.dtype)
 
 
-def _encode(codec: Codec, key: jax.Array, pieces: jax.Array) -> Any:
-    """Messages of all pieces: every array has a first axis of pieces."""
-    return jax.vmap(codec.encode)(jax.random.split(key, pieces.shape[0]), pieces)
+def _filled(sizes: Sequence[int], plan: _Plan) -> jax.Array:
+    """How many entries of each piece of these arrays are real; the last one of an array may be short."""
+    counts = [np.clip(size - np.arange(0, size, plan.piece), 0, plan.piece) for size in sizes]
+    return jnp.asarray(np.concatenate(counts), jnp.int32)
+
+
+def _filled_of(owner: jax.Array, sizes: Sequence[int], plan: _Plan) -> jax.Array:
+    """The same for the pieces that a worker owns."""
+    everyone = jnp.pad(_filled(sizes, plan), (0, plan.workers * plan.share - sum(plan.counts)))
+    return lax.dynamic_slice_in_dim(everyone, owner * plan.share, plan.share)
+
+
+def _encode(codec: Codec, key: jax.Array, pieces: jax.Array, filled: jax.Array) -> Any:
+    """Messages of all pieces, of whose entries so many are real: every array has a first axis of pieces."""
+    keys = jax.random.split(key, pieces.shape[0])
+    return jax.vmap(functools.partial(encode_first, codec))(keys, pieces, filled)
 
 
 def _decode(codec: Codec, messages: Any, plan: _Plan) -> jax.Array:

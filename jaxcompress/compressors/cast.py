@@ -41,8 +41,9 @@ def cast(dtype: str) -> Compressor:
 
     def encode(key, x):
         del key
-        saturated = jnp.where(jnp.isinf(x), x, jnp.clip(x, -limit, limit))
-        return saturated.astype(narrow)
+        # The limit of a narrow format may be no number of another one.
+        wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+        return jnp.where(jnp.isinf(wide), wide, jnp.clip(wide, -limit, limit)).astype(narrow)
 
     return gathered(Codec(encode, lambda message, like: message.astype(like.dtype), piece=PIECE))
 

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from jaxcompress.base import Codec, Compressor, expressible
 from jaxcompress.collectives.gathered import gathered
@@ -49,11 +50,14 @@ def sign(group: int = 4096) -> Compressor:
         )
 
     def encode(key, x):
+        return encode_part(key, x, x.size)
+
+    def encode_part(key, x, count):
         del key
         flat = x.astype(jnp.float32).ravel()
-        count = -(-x.size // group)
-        total = jnp.sum(jnp.abs(jnp.pad(flat, (0, count * group - x.size)).reshape(count, group)), axis=1)
-        return pack((flat < 0).astype(jnp.uint32), 1), total / _entries(x.size, group)
+        groups = -(-x.size // group)
+        total = jnp.sum(jnp.abs(jnp.pad(flat, (0, groups * group - x.size)).reshape(groups, group)), axis=1)
+        return pack((flat < 0).astype(jnp.uint32), 1), total / _entries(count, groups, group)
 
     def decode(message, like):
         words, scale = message
@@ -61,10 +65,13 @@ def sign(group: int = 4096) -> Compressor:
         size = jnp.repeat(scale, group)[: like.size]
         return jnp.where(negative, -size, size).reshape(like.shape).astype(like.dtype)
 
-    return gathered(Codec(encode, decode, piece=group))
+    return gathered(Codec(encode, decode, piece=group, encode_part=encode_part))
 
 
-def _entries(size: int, group: int) -> jax.Array:
-    """How many real entries each group has: the last one may be short."""
-    count = -(-size // group)
-    return jnp.minimum(group, size - group * jnp.arange(count)).astype(jnp.float32)
+def _entries(count: ArrayLike, groups: int, group: int) -> jax.Array:
+    """How many of the first `count` entries each group has; one where it has none, to divide by."""
+    place = jnp.arange(groups)
+    if isinstance(count, int):
+        # Known numbers multiplied in Python: for a long array 32 bits would be too few.
+        return jnp.where(place < groups - 1, group, count - (groups - 1) * group).astype(jnp.float32)
+    return jnp.clip(count - group * place, 1, group).astype(jnp.float32)

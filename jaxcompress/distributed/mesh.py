@@ -81,10 +81,10 @@ def data_mesh(workers: int | None = None, axis_name: str = "data") -> Mesh:
     devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
     workers = len(devices) if workers is None else workers
     if not 1 <= workers <= len(devices):
+        more = f"jaxcompress.virtual_cpu_workers({workers}) before the first array, or JAX_NUM_CPU_DEVICES={workers}"
         raise ValueError(
             f"there are {len(devices)} {devices[0].platform} devices, and workers is a number from 1 to that; got "
-            f"{workers}. On a CPU, jaxcompress.virtual_cpu_workers({workers}) before the first array, or "
-            f"JAX_NUM_CPU_DEVICES={workers}, makes more."
+            f"{workers}." + (f" On a CPU, {more}, makes more." if workers > 1 else "")
         )
     if jax.process_count() > 1 and workers != len(devices):
         raise ValueError(

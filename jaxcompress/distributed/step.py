@@ -59,12 +59,16 @@ def make_train_step(
 
     Raises:
       ValueError: while tracing, if updates, optimizer state, or what is not floating in `extra` and the metrics would
-        differ between workers, with the place.
+        differ between workers, with the place, or if a metric is named ``"loss"``.
     """
 
     def local_step(params, opt_state, extra, batch):
         value_and_grad = local_value_and_grad(loss_fn, axis_name, has_aux=True)
         (loss, (extra, metrics)), grads = value_and_grad(params, extra, batch)
+        if "loss" in metrics:
+            raise ValueError(
+                "the loss function gives a metric named 'loss', which is the step's own; name it otherwise."
+            )
         updates, opt_state = _update(optimizer, grads, own_part(opt_state), params)
         _check_replicated(updates, "updates", axis_name)
         _check_replicated(opt_state, "optimizer state", axis_name)

@@ -28,7 +28,8 @@ def error_feedback(inner: Compressor) -> Compressor:
     of all updates. If `inner` is a contraction, ``|x - sent|^2 <= (1 - delta) |x|^2``, the memory stays bounded and SGD
     keeps the rate of uncompressed SGD. The memory starts at zero and is in float32 even for bfloat16 updates, which
     then reach `inner` in float32 too. Entries that are infinite or NaN, or that `inner` makes so, spoil the average of
-    that step (skip it, with ``optax.apply_if_finite`` after `compress`), but not the memory, which keeps what it held.
+    that step (skip it, with ``optax.apply_if_finite`` after `compress`), but do not stay: there the memory keeps what
+    it held. What was sent in a step that is then skipped is not sent again.
 
     Args:
       inner: What compresses the carried updates.
@@ -60,8 +61,7 @@ def error_feedback(inner: Compressor) -> Compressor:
         )
 
     def init(key, params):
-        error = jax.tree.map(lambda x: jnp.zeros(x.shape, _memory_dtype(x)), params)
-        return ErrorFeedbackState(PerWorker(error), inner.init(key, like_memory(params)))
+        return ErrorFeedbackState(PerWorker(_zeros(params)), inner.init(key, like_memory(params)))
 
     def reduce(key, updates, state, axis_name):
         carried = jax.tree.map(jnp.add, updates, state.error.value)
@@ -81,13 +81,44 @@ def _remainder(rest: jax.Array, error: jax.Array) -> jax.Array:
 
 
 def error_memory(state: Any, like: Any) -> Any:
-    """What the error memories in `state` hold together, as a tree shaped as `like`; zeros where there is none."""
-    nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, ErrorFeedbackState))
-    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, _memory_dtype(x)), like)
-    held = [join(like, node.error.value, zeros) for node in nodes if isinstance(node, ErrorFeedbackState)]
+    """What the error memories in `state` hold together, as a tree shaped as `like`; zeros where there is none.
+
+    Outside a step memories have a first axis of workers, and so must `like`.
+
+    Raises:
+      ValueError: if a memory has that axis and `like` has not.
+    """
+    for errors in _held(state, like):
+        pairs = [(x.shape, one.shape) for x, one in zip(jax.tree.leaves(errors), jax.tree.leaves(like), strict=True)]
+        if any(found[1:] == wanted and len(found) > len(wanted) for found, wanted in pairs):
+            raise ValueError(
+                "these memories have a first axis of workers, as outside a step, and the tree that tells their shapes "
+                "has not: give it one, as in jax.tree.map(lambda x: jnp.zeros((workers, *x.shape)), params), or take "
+                "own_part of the state inside a step."
+            )
+    return memory_inside(state, like)
+
+
+def memory_inside(state: Any, like: Any) -> Any:
+    """The same inside a step, where there is nothing to confuse it with."""
+    zeros = _zeros(like)
     # The memory of a factor or an image, inside a linear scheme, is of another shape and another kind.
-    fitting = [errors for errors in held if jax.tree.map(jnp.shape, errors) == jax.tree.map(jnp.shape, zeros)]
+    fitting = [errors for errors in _held(state, like) if _shapes(errors) == _shapes(zeros)]
     return jax.tree.map(lambda *errors: sum(errors), zeros, *fitting)
+
+
+def _held(state: Any, like: Any) -> list[Any]:
+    """All memories in a state, each with zeros for the arrays that it does not hold."""
+    nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, ErrorFeedbackState))
+    return [join(like, node.error.value, _zeros(like)) for node in nodes if isinstance(node, ErrorFeedbackState)]
+
+
+def _zeros(like: Any) -> Any:
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, _memory_dtype(x)), like)
+
+
+def _shapes(tree: Any) -> Any:
+    return jax.tree.map(jnp.shape, tree)
 
 
 def _memory_dtype(x: Any) -> Any:

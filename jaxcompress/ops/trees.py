@@ -1,10 +1,12 @@
 """Trees of arrays: their sizes in bits, their names, and parts of them."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from optax import MaskedNode
 
 
@@ -16,6 +18,14 @@ def array_bits(x: Any) -> int:
 def tree_bits(tree: Any) -> int:
     """Size of all arrays of `tree` in bits."""
     return sum(array_bits(x) for x in jax.tree.leaves(tree))
+
+
+def sum_bits(sizes: Iterable[ArrayLike]) -> ArrayLike:
+    """The sum of sizes in bits: a Python int, or float32 where one depends on the step; int32 would be too small."""
+    sizes = list(sizes)
+    known = sum(one for one in sizes if isinstance(one, int))
+    others = [one for one in sizes if not isinstance(one, int)]
+    return sum(others, jnp.float32(known)) if others else known
 
 
 def path_text(path: Any) -> str:

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from jaxcompress.base import Compressor, Reduced, expressible
-from jaxcompress.ops.trees import join, only, path_text
+from jaxcompress.ops.trees import join, only, path_text, sum_bits
 
 
 @expressible
@@ -76,16 +75,9 @@ def partition(compressors: dict[str, Compressor], labels: Callable[[Any], Any]) 
         mean = join(updates, *(one.mean for one in reduced))
         sent = join(updates, *(one.sent for one in reduced))
         new_state = {label: new for label, (_, new) in parts.items()}
-        return Reduced(mean, sent, _total([one.bits for one in reduced])), new_state
+        return Reduced(mean, sent, sum_bits([one.bits for one in reduced])), new_state
 
     def message_bits(params):
         return join(params, *(compressors[label].message_bits(part) for label, part in parts_of(params).items()))
 
     return Compressor(init, reduce, message_bits, remembers=any(one.remembers for one in compressors.values()))
-
-
-def _total(bits: list[Any]) -> Any:
-    """The sum of sizes: a Python int, or float32 where one depends on the step; int32 would be too small for it."""
-    known = sum(one for one in bits if isinstance(one, int))
-    others = [one for one in bits if not isinstance(one, int)]
-    return sum(others, jnp.float32(known)) if others else known

@@ -53,7 +53,8 @@ def _walk(computations: dict[str, Computation], name: str, workers: int, branch:
         if opcode == "conditional":
             names = _branches(instruction.attributes)
             branches = [Traffic(tuple(_walk(computations, each, workers, branch))) for each in names]
-            yield from branch(branches).collectives
+            if any(each.collectives for each in branches):
+                yield from branch(branches).collectives
             continue
         inner = [each for called in instruction.called for each in _walk(computations, called, workers, branch)]
         if inner:

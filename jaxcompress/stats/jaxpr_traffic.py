@@ -60,7 +60,8 @@ def _walk(jaxpr: Jaxpr, axis_sizes: dict[str, int], branch: Branch) -> Iterator[
         sizes = {**axis_sizes, **eqn.params["mesh"].shape} if name == "shard_map" else axis_sizes
         inner = [list(_walk(sub, sizes, branch)) for sub in _sub_jaxprs(eqn.params)]
         if name == "cond":
-            yield from branch([Traffic(tuple(each)) for each in inner]).collectives
+            if any(inner):
+                yield from branch([Traffic(tuple(each)) for each in inner]).collectives
             continue
         if name == "while" and any(inner):
             raise ValueError(

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxcompress._compat import vary
 from jaxcompress.base import Compressor, PerWorker, expressible
-from jaxcompress.feedback.error_feedback import error_memory
+from jaxcompress.feedback.error_feedback import memory_inside
 
 
 class Energies(NamedTuple):
@@ -56,13 +56,13 @@ def monitor(inner: Compressor) -> Compressor:
         return MonitorState(PerWorker(nothing), inner.init(key, params))
 
     def reduce(key, updates, state, axis_name):
-        carried = jax.tree.map(jnp.add, updates, error_memory(state.inner, updates))
+        carried = jax.tree.map(jnp.add, updates, memory_inside(state.inner, updates))
         reduced, inner_state = inner.reduce(key, updates, state.inner, axis_name)
         energies = Energies(
             carried=_energy(carried),
             lost=_energy(jax.tree.map(jnp.subtract, carried, reduced.sent)),
             sent=_energy(reduced.sent),
-            memory=_energy(error_memory(inner_state, updates)),
+            memory=_energy(memory_inside(inner_state, updates)),
         )
         # With no array to measure they are constants, and a scan or a switch around would see another type.
         return reduced, MonitorState(PerWorker(vary(energies, axis_name)), inner_state)

@@ -76,6 +76,58 @@ def test_an_exact_inter_is_dense(text):
         assert_close(sent, updates)
 
 
+@pytest.mark.parametrize("text", ["block_top_k(0.1, block=64)", "power_sgd(1)", "sign()"])
+def test_one_node_is_dense_whatever_inter_is(text):
+    updates = random_updates(1, {"matrix": TREE["matrix"], "kernel": TREE["kernel"]}, 8)
+    mean, sent, rest = run_on(1, hierarchical(dense(), parse(text)), updates)
+    assert_close(first_row(mean), as_float32(mean_over_workers(updates)))
+    assert_close(sent, updates)
+    assert not any(np.any(x) for x in jax.tree.leaves(rest))
+
+
+def test_an_array_with_fewer_rows_than_devices_is_shared_too():
+    wide = {"wide": jnp.zeros((1, 4000))}
+    compressor = hierarchical(dense(), top_k(0.1))
+
+    def bits(updates):
+        own = jax.tree.map(lambda x: x[0], updates)
+        return compressor.reduce(jax.random.key(1), own, compressor.init(jax.random.key(0), own), AXES)[0].bits
+
+    found = []
+
+    def one_device(updates):
+        found.append(bits(updates))
+        return jax.tree.map(lambda x: x[0, 0, :1], updates)
+
+    step = jax.shard_map(one_device, mesh=mesh(2), in_specs=P(AXES), out_specs=P(AXES))
+    jax.eval_shape(step, random_updates(0, wide, 8))
+    # A reduce-scatter of all, an all-gather of a quarter, and a tenth of a quarter with its places.
+    assert found[0] < 32 * (4000 + 1000) + 100 * (32 + 12)
+    assert_close(*law_of(run_on(2, compressor, random_updates(0, wide, 8))))
+
+
+def law_of(outcome):
+    mean, sent, _ = outcome
+    return first_row(mean), as_float32(mean_over_workers(sent))
+
+
+def test_sizes_beyond_31_bits_add_up_beside_a_switch():
+    compressor = hierarchical(dense(), parse("switch(warmup(1000), dense(), block_top_k(0.01))"))
+    like = jax.ShapeDtypeStruct((8, 70_000_000), jnp.float32)
+
+    def one_device(x):
+        state = compressor.init(jax.random.key(0), x[0])
+        return jnp.float32(compressor.reduce(jax.random.key(1), x[0], state, AXES)[0].bits)[None]
+
+    jax.eval_shape(jax.shard_map(one_device, mesh=mesh(2), in_specs=P(AXES), out_specs=P(AXES)), like)
+
+
+def test_labels_that_differ_for_a_share_are_told():
+    text = "partition({'matrix': power_sgd(2), 'rest': dense()}, by_shape(min_size=1000))"
+    with pytest.raises(ValueError, match="partition around hierarchical"):
+        run_on(2, hierarchical(dense(), parse(text)), random_updates(4, {"matrix": TREE["matrix"]}, 8))
+
+
 def test_one_device_a_node_is_inter():
     updates = random_updates(2, {"vector": TREE["vector"]}, 8)
     mean, sent, _ = run_on(8, hierarchical(dense(), top_k(0.1)), updates)

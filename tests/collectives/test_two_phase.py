@@ -1,7 +1,10 @@
 """Two phases against a NumPy oracle and against one: what the owner answers for, bytes, and convergence."""
 
 import functools
+import json
 import re
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -30,10 +33,11 @@ from jaxcompress import (
 SIGNS = two_phase(sign(32))
 
 
-def numpy_signs(pieces):
-    """Every piece of 32 as its signs and its mean magnitude."""
+def numpy_signs(pieces, size):
+    """Every piece of 32 as its signs and its mean magnitude, which the filling of the last one does not count in."""
     pieces = np.asarray(pieces, np.float64)
-    return np.where(pieces < 0, -1.0, 1.0) * np.abs(pieces).mean(axis=-1, keepdims=True)
+    filled = np.clip(size - 32 * np.arange(pieces.shape[-2]), 1, 32)[:, None]
+    return np.where(pieces < 0, -1.0, 1.0) * np.abs(pieces).sum(axis=-1, keepdims=True) / filled
 
 
 def numpy_two_phase(x, workers):
@@ -41,9 +45,10 @@ def numpy_two_phase(x, workers):
     size = x.shape[1]
     count = -(-size // 32)
     pieces = np.pad(np.asarray(x, np.float64), ((0, 0), (0, count * 32 - size))).reshape(workers, count, 32)
-    parts = numpy_signs(pieces)
+    real = np.arange(count * 32).reshape(count, 32) < size
+    parts = numpy_signs(pieces, size) * real
     average = parts.mean(axis=0)
-    mean = numpy_signs(average)
+    mean = numpy_signs(average, size) * real
     share = -(-count // workers)
     for piece in range(count):
         parts[piece // share, piece] -= workers * (average[piece] - mean[piece])
@@ -104,6 +109,43 @@ def test_bytes_do_not_grow_with_the_workers():
         sent[workers] = moved.wire_bytes
     message = size // 8 + size // 32 * 4
     assert sent == {workers: 2 * (workers - 1) * message // workers for workers in (2, 4, 8)}
+
+
+COMPILED_ONLY = """
+import json, sys
+import jax, jax.numpy as jnp, jaxcompress
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+text, counts = sys.argv[1], [int(one) for one in sys.argv[2:]]
+jaxcompress.virtual_cpu_workers(max(counts))
+compressor, sent = jaxcompress.parse(text), {}
+for workers in counts:
+    mesh = jaxcompress.data_mesh(workers)
+    average = lambda key, x: compressor.reduce(key, x[0], (), "data")[0].mean
+    step = jax.shard_map(average, mesh=mesh, in_specs=(P(), P("data")), out_specs=P())
+    like = jax.ShapeDtypeStruct((workers, 2**20), jnp.float32, sharding=NamedSharding(mesh, P("data")))
+    compiled = jax.jit(step).lower(jax.random.key(0), like).compile()
+    sent[workers] = jaxcompress.traffic_of_hlo(compiled.as_text()).wire_bytes
+print(json.dumps(sent))
+"""
+
+
+@pytest.mark.parametrize("text", ["sign()", "qsgd(4)", "block_top_k(0.01, inner=qsgd(6))"])
+def test_bytes_of_8_16_and_64_workers_grow_as_a_rings_own_share_and_no_more(text):
+    # Compiled and not run: so many devices would be slow, and are not needed to count.
+    command = [sys.executable, "-c", COMPILED_ONLY, f"two_phase({text})", "8", "16", "64"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    sent = {int(workers): moved for workers, moved in json.loads(done.stdout).items()}
+    for workers in (16, 64):
+        ring = (workers - 1) / workers / (7 / 8)
+        assert ring * 0.999 < sent[workers] / sent[8] < ring * 1.03
+
+
+@pytest.mark.parametrize("size", [1, 64, 15 * 32 + 1])
+def test_signs_keep_their_scale_where_a_piece_is_short(size):
+    outcome = run(SIGNS, jnp.ones((8, size)), ())
+    assert_close(outcome.mean, jnp.ones((8, size)))
 
 
 def test_an_owner_of_filling_changes_nothing():

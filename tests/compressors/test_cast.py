@@ -87,6 +87,13 @@ def test_a_format_as_wide_as_the_updates_is_dense(dtype):
     assert outcome.bits[0] == 20 * 8 * updates.dtype.itemsize
 
 
+def test_what_is_too_large_for_half_precision_becomes_its_largest_number_from_any_format():
+    for dtype in ("float32", "bfloat16"):
+        x = jnp.array([1e5, -1e5, jnp.inf], dtype)
+        message = COMPRESSORS["float16"].codec.encode(jax.random.key(0), x)
+        np.testing.assert_array_equal(message, np.array([65504, -65504, np.inf], np.float16))
+
+
 @pytest.mark.parametrize(("from_dtype", "dtype"), [("float16", "bfloat16"), ("bfloat16", "float16")])
 def test_one_half_format_travels_as_the_other(from_dtype, dtype):
     x = jnp.array([[1.0, -2.5, 1024.0]], from_dtype)

@@ -43,6 +43,12 @@ def test_groups_have_scales_of_their_own():
     assert_close(run(sign(32), x, ()).sent / x, jnp.ones((WORKERS, 64)))
 
 
+def test_an_array_of_more_than_31_bits_of_entries_has_a_message():
+    like = jax.ShapeDtypeStruct((2**19, 4097), jnp.float32)
+    size = 2**19 * 4097
+    assert sign().message_bits({"x": like}) == {"x": size + 32 * -(-size // 4096)}
+
+
 @pytest.mark.parametrize("group", [0, 31, 33, -32, True])
 def test_what_is_no_group_is_refused(group):
     with pytest.raises(ValueError, match=r"a multiple of 32.*got"):

@@ -151,6 +151,16 @@ def test_integers_and_random_keys_of_extra_pass_through():
     assert_same_bits(extra, {"count": jnp.int32(2**30 + 2), "key": jax.random.split(key)[0]})
 
 
+def test_a_metric_may_not_take_the_place_of_the_loss():
+    def loss(params, extra, batch):
+        value, _ = loss_of(params, {}, batch)
+        return value, (extra, {"loss": value})
+
+    step, arguments = start(loss, {})
+    with pytest.raises(ValueError, match="a metric named 'loss'"):
+        step.trace(*arguments)
+
+
 def test_integers_that_differ_between_workers_are_refused_by_name():
     def differing_extra(params, extra, batch):
         value, _ = loss_of(params, {}, batch)

@@ -167,6 +167,14 @@ def test_a_memory_of_factors_is_none_of_the_updates():
     assert_same_bits(error_memory(state, like), like)
 
 
+def test_memories_of_all_workers_want_a_tree_of_all_workers():
+    compressor = error_feedback(top_k(0.5))
+    state = first_state(compressor, VECTOR)
+    with pytest.raises(ValueError, match="first axis of workers"):
+        error_memory(state, VECTOR)
+    assert_same_bits(error_memory(state, state.error.value), state.error.value)
+
+
 def test_error_memory_without_any_memory_is_zero():
     state = power_sgd(1).init(jax.random.key(0), VECTOR)
     assert_same_bits(error_memory(state, VECTOR), VECTOR)

@@ -82,6 +82,13 @@ def test_of_several_branches_the_largest_counts_unless_another_is_chosen():
     assert count(switch, 0, X, branch=lambda branches: branches[2]).payload_bytes == 0
 
 
+def test_branches_that_send_nothing_are_not_asked_about():
+    def with_a_local_choice(i, x):
+        return switch(i, lax.cond(i > 0, jnp.sin, jnp.cos, x))
+
+    assert count(with_a_local_choice, 0, X, branch=lambda branches: branches[2]).payload_bytes == 0
+
+
 def test_a_loop_of_unknown_length_is_refused_only_if_it_communicates():
     def loop(f):
         return lambda n, x: lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, f(c[1])), (0, x))

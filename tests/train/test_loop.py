@@ -137,6 +137,16 @@ needs_mnist = pytest.mark.skipif(
     not (Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser() / "mnist").is_dir(),
     reason="MNIST is not prepared; set TFDS_DATA_DIR to where it is",
 )
+
+
+@pytest.mark.parametrize("compressor", ["error_feedback(two_phase(sign()))", "error_feedback(two_phase(qsgd(4)))"])
+def test_two_phases_learn_the_digits_as_dense_does(compressor):
+    config = dataclasses.replace(SMALL, batch_size=64, epochs=10.0, learning_rate=0.05)
+    assert (
+        run(dataclasses.replace(config, compressor=compressor))["test_accuracy"] > run(config)["test_accuracy"] - 0.02
+    )
+
+
 MNIST = Config(**ALONE, dataset="mnist", workers=8, batch_size=256, epochs=0.5, learning_rate=0.05)
 
 
