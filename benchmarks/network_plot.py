@@ -13,15 +13,18 @@ COLOURS = {"jax": ("#1f5fa8", "#a9c8ea"), "torch": ("#c4501b", "#f3bf9f")}
 
 
 def plot(rows: Sequence[dict[str, Any]], path: Path) -> Path:
-    """One panel for each number of hosts and each rate, written to `path`."""
+    """One panel for each number of hosts and each rate that were measured together, written to `path`."""
     workers = sorted({int(row["workers"]) for row in rows})
     rates = sorted({row["rate"] for row in rows}, key=bits_per_second)
     count = max(len(_of(rows, one, rate)) for one in workers for rate in rates)
     figure = Figure(figsize=(1 + 5.2 * len(rates), 1 + len(workers) * (0.9 + 0.27 * count)), layout="constrained")
     for place, axes in enumerate(figure.subplots(len(workers), len(rates), squeeze=False).flat):
         one, rate = workers[place // len(rates)], rates[place % len(rates)]
-        _panel(axes, _of(rows, one, rate))
-        axes.set_title(f"{one} hosts, {rate}", fontsize=10)
+        if found := _of(rows, one, rate):
+            _panel(axes, found)
+            axes.set_title(f"{one} hosts, {rate}", fontsize=10)
+        else:
+            axes.set_visible(False)
     figure.suptitle("ms to average ResNet-50's gradients\ndark: communication alone, | the link's floor", fontsize=11)
     figure.savefig(path, dpi=110)
     return path
