@@ -77,6 +77,13 @@ class Options:
     threads: int | None = None  # of this process, on Linux; all without a number
     torch_python: Path | None = None  # the Python of an environment with torch
 
+    def __post_init__(self) -> None:
+        """ValueError where a number or a word means nothing."""
+        if self.repeats < 1:
+            raise ValueError(f"repeats is at least 1; got {self.repeats}.")
+        if self.only and not any(word in each.text for word in self.only for each in CANDIDATES):
+            raise ValueError(f"no compressor contains any of the words {self.only}.")
+
 
 def main(options: Options) -> None:
     """Measures, writes after each compressor, and prints the table."""
@@ -92,7 +99,7 @@ def main(options: Options) -> None:
                 print(f"{data} {rows[-1]['compressor']}: {rows[-1]['times_floor']} times the floor", flush=True)
     rows = read_csv(name)
     print(markdown(shown(rows)))
-    print("; ".join(f"{key} {value}" for key, value in about.items()))
+    print("new rows: " + "; ".join(f"{key} {value}" for key, value in about.items()))
     print(RESULTS / name, plot(rows, (RESULTS / name).with_suffix(".png")))
 
 

@@ -85,7 +85,8 @@ def main(options: Options) -> int:
                     failed.append(f"{workers} workers, {' '.join(method)}: {error}")
                     print(failed[-1], file=sys.stderr, flush=True)
     _show(read_csv(FILE))
-    print("; ".join(f"{key} {value}" for key, value in about.items()))
+    if options.workers:
+        print("new rows: " + "; ".join(f"{key} {value}" for key, value in about.items()))
     print("\n".join(f"FAILED: {each.splitlines()[0]}" for each in failed))
     return 1 if failed else 0
 

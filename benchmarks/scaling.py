@@ -51,6 +51,16 @@ class Options:
     compute_ms: float = 100.0  # of a step without averaging; say which accelerator and batch you mean
     local: str = "cpu"  # DEVICE of scaling_local_DEVICE.csv
 
+    def __post_init__(self) -> None:
+        """ValueError where a number means nothing."""
+        for rate in self.rate:
+            bits_per_second(rate)
+        if not all(2 <= one <= 250 for one in self.workers) or self.repeats < 1 or not self.compute_ms >= 0:
+            raise ValueError(
+                f"workers are 2 to 250, repeats at least 1 and compute_ms at least 0; got {self.workers}, "
+                f"{self.repeats} and {self.compute_ms}."
+            )
+
 
 def main(options: Options) -> int:
     """Measures, or models what was measured."""
@@ -81,9 +91,11 @@ def _measure_local(options: Options, about: dict[str, str]) -> None:
 
 
 def _model(options: Options, about: dict[str, str]) -> int:
-    measured, computing = read_csv(COLLECTIVES_FILE), read_csv(f"scaling_local_{options.local}.csv")
+    local_file = f"scaling_local_{options.local}.csv"
+    measured, computing = read_csv(COLLECTIVES_FILE), read_csv(local_file)
     if not measured or not computing:
-        print("measure first: --measure, and --measure-local on the device named by --local.", file=sys.stderr)
+        lacks = [name for name, rows in ((COLLECTIVES_FILE, measured), (local_file, computing)) if not rows]
+        print(f"there is no {' and no '.join(lacks)} in {RESULTS}: measure first.", file=sys.stderr)
         return 2
     points = [point(row) for row in measured]
     fitted, held_out = ([one for one in points if is_fitted(one) is wanted] for wanted in (True, False))

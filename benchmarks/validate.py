@@ -1,4 +1,4 @@
-"""Does this installation work? Every compressor takes two steps over all devices, and is held to what it promises.
+"""Does this installation work? Each kind of compressor takes two steps over all devices, and is held to its promises.
 
     python -m benchmarks.validate                    GPUs, or four virtual workers if there is only a CPU
     python -m benchmarks.validate --workers 8 --only qsgd
@@ -47,6 +47,13 @@ class Options:
 
     workers: int = 4  # virtual ones, if there is only a CPU
     only: tuple[str, ...] = ()  # words of which a compressor's text must contain one; all without any
+
+    def __post_init__(self) -> None:
+        """ValueError where a number or a word means nothing."""
+        if self.workers < 1:
+            raise ValueError(f"workers is at least 1; got {self.workers}.")
+        if self.only and not any(word in one for word in self.only for one in EXPRESSIONS):
+            raise ValueError(f"no compressor contains any of the words {self.only}.")
 
 
 def main(options: Options) -> int:

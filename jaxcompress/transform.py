@@ -1,5 +1,6 @@
 """From a compressor to a link of an Optax chain."""
 
+import numbers
 from typing import Any, NamedTuple
 
 import jax
@@ -70,10 +71,9 @@ def compress(
     if not isinstance(compressor, Compressor):
         hint = f"; jaxcompress.parse({compressor!r}) makes one" if isinstance(compressor, str) else ""
         raise ValueError(f"compress takes a compressor, such as error_feedback(top_k(0.01)); got {compressor!r}{hint}.")
-    if not min_compression_rate >= 0:
+    if not _is_number(min_compression_rate) or not min_compression_rate >= 0:
         raise ValueError(f"min_compression_rate is a ratio of sizes, at least 0; got {min_compression_rate!r}.")
-
-    if bucket_bytes is not None and (isinstance(bucket_bytes, bool) or not bucket_bytes >= 1):
+    if bucket_bytes is not None and (not _is_number(bucket_bytes) or not bucket_bytes >= 1):
         raise ValueError(f"bucket_bytes is the size of the gradients of one bucket, at least 1; got {bucket_bytes!r}.")
 
     rate = float(min_compression_rate)
@@ -115,24 +115,33 @@ def compress(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
 def _check_state(state: Any, expected: Any) -> None:
     """ValueError if the compressor's state is not that of one worker, or not of these parameters."""
     found = [(path_text(path), x.shape) for path, x in jax.tree_util.tree_leaves_with_path(state)]
     wanted = [(path_text(path), x.shape) for path, x in jax.tree_util.tree_leaves_with_path(expected)]
-    for (path, shape), other in zip(found, wanted, strict=False):
-        if (path, shape) != other:
-            raise ValueError(
-                f"the state of compress does not fit these updates: it has {path!r} of shape {shape}, where one worker "
-                f"needs {other[0]!r} of shape {other[1]}. Outside a step the parts of one worker stand in rows, "
-                f"(workers, …), as init_state makes them; in a step of your own, opt_state = own_part(opt_state) comes "
-                f"before the update and as_block(opt_state) after it. With other parameters, make a new state."
-            )
-    if len(found) != len(wanted) or len(state) != len(expected):
+    if [path for path, _ in found] != [path for path, _ in wanted] or len(state) != len(expected):
         raise ValueError(
             f"the state of compress has {len(found)} arrays in {len(state)} buckets, and these updates need "
-            f"{len(wanted)} in {len(expected)}: it was made for other parameters, another compressor, or another "
-            f"min_compression_rate or bucket_bytes. Make a new one with init_state."
+            f"{len(wanted)} in {len(expected)}{_first_difference(found, wanted)}: it was made for other parameters, "
+            f"another compressor, or another min_compression_rate or bucket_bytes. Make a new one with init_state."
         )
+    for (path, shape), (_, needed) in zip(found, wanted, strict=True):
+        if shape != needed:
+            raise ValueError(
+                f"the state of compress does not fit these updates: it has {path!r} of shape {shape}, where one worker "
+                f"needs {needed}. Outside a step the parts of one worker stand in rows, (workers, …), as init_state "
+                f"makes them; in a step of your own, opt_state = own_part(opt_state) comes before the update and "
+                f"as_block(opt_state) after it. With other parameters, make a new state."
+            )
+
+
+def _first_difference(found: list[tuple[str, Any]], wanted: list[tuple[str, Any]]) -> str:
+    pairs = ((one, other) for (one, _), (other, _) in zip(found, wanted, strict=False) if one != other)
+    return next((f", {one!r} where {other!r} belongs" for one, other in pairs), "")
 
 
 def _check_local(updates: Updates, axis_name: AxisName) -> None:

@@ -11,6 +11,7 @@ from jaxcompress._compat import all_gather, axis_size, reduce_scatter
 from jaxcompress.base import AxisName, Compressor, PerWorker, Reduced, expressible
 from jaxcompress.collectives.dense import dense
 from jaxcompress.ops.trees import array_bits, path_text, sum_bits
+from jaxcompress.ops.words import filled
 
 
 class HierarchicalState(NamedTuple):
@@ -114,7 +115,7 @@ def _collected(shares: Updates, likes: Updates, axis_name: AxisName) -> tuple[Up
     leaves, treedef = jax.tree.flatten(shares)
     if not leaves:
         return likes, 0
-    buffer = jnp.concatenate([x.ravel() for x in leaves])
+    buffer = filled(jnp.concatenate([x.ravel() for x in leaves]))
     everyone, arrays, start = all_gather(buffer, axis_name), [], 0
     for share, like in zip(leaves, jax.tree.leaves(likes), strict=True):
         parts = everyone[:, start : start + share.size].reshape(-1, *share.shape[1:])

@@ -66,7 +66,7 @@ def two_phase(inner: Compressor) -> Compressor:
 
     def message_bits(params):
         bits = codec_bits(codec, jax.ShapeDtypeStruct((piece,), jnp.float32))
-        return jax.tree.map(lambda x: -(-x.size // piece) * bits, params)
+        return jax.tree.map(lambda x: -(-x.size * bits // piece), params)
 
     return Compressor(lambda key, params: (), reduce, message_bits, codec)
 

@@ -1,6 +1,6 @@
 """The training step: local gradients, the optimizer, and what must stay the same on all workers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -63,12 +63,8 @@ def make_train_step(
     """
 
     def local_step(params, opt_state, extra, batch):
-        value_and_grad = local_value_and_grad(loss_fn, axis_name, has_aux=True)
+        value_and_grad = local_value_and_grad(_checked(loss_fn), axis_name, has_aux=True)
         (loss, (extra, metrics)), grads = value_and_grad(params, extra, batch)
-        if "loss" in metrics:
-            raise ValueError(
-                "the loss function gives a metric named 'loss', which is the step's own; name it otherwise."
-            )
         updates, opt_state = _update(optimizer, grads, own_part(opt_state), params)
         _check_replicated(updates, "updates", axis_name)
         _check_replicated(opt_state, "optimizer state", axis_name)
@@ -84,6 +80,24 @@ def make_train_step(
         return sharded(params, opt_state, extra, batch)
 
     return jax.jit(step, donate_argnums=(0, 1, 2))
+
+
+def _checked(loss_fn: Callable) -> Callable:
+    """`loss_fn`, with a ValueError where it gives something of another form."""
+
+    def checked(*args):
+        found = loss_fn(*args)
+        match found:
+            case (_, (_, Mapping() as metrics)) if "loss" not in metrics:
+                return found
+            case (_, (_, Mapping())):
+                raise ValueError("the loss function gives a metric 'loss', which is the step's own; name it otherwise.")
+        raise ValueError(
+            f"make_train_step takes a loss function (params, extra, batch) -> (loss, (extra, metrics)), where extra "
+            f"and metrics may be {{}}; this one gave {jax.tree.structure(found)}."
+        )
+
+    return checked
 
 
 def _update(optimizer: optax.GradientTransformation, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:

@@ -31,8 +31,8 @@ def by_path(patterns: dict[str, str], default: str = "rest") -> Callable[[Any], 
       >>> by_path({"*embedding": "dense"})({"embedding": 1.0, "kernel": 2.0})
       {'embedding': 'dense', 'kernel': 'rest'}
     """
-    texts = [*patterns, *patterns.values(), default] if isinstance(patterns, dict) else [patterns]
-    if not all(isinstance(text, str) for text in texts):
+    texts = [*patterns, *patterns.values(), default] if isinstance(patterns, dict) else []
+    if not texts or not all(isinstance(text, str) for text in texts):
         raise ValueError(f'by_path takes patterns and their labels, as in {{"*/bias": "rest"}}; got {patterns!r}.')
 
     def label(path, x):

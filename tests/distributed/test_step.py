@@ -157,7 +157,18 @@ def test_a_metric_may_not_take_the_place_of_the_loss():
         return value, (extra, {"loss": value})
 
     step, arguments = start(loss, {})
-    with pytest.raises(ValueError, match="a metric named 'loss'"):
+    with pytest.raises(ValueError, match="a metric 'loss', which is the step's own"):
+        step.trace(*arguments)
+
+
+@pytest.mark.parametrize("shape", ["loss", "loss, extra", "loss, metrics of another kind"])
+def test_a_loss_function_of_another_form_is_told_which(shape):
+    def loss(params, extra, batch):
+        value, _ = loss_of(params, {}, batch)
+        return {"loss": value, "loss, extra": (value, {})}.get(shape, (value, (extra, None)))
+
+    step, arguments = start(loss, {})
+    with pytest.raises(ValueError, match=r"-> \(loss, \(extra, metrics\)\), where extra and"):
         step.trace(*arguments)
 
 
