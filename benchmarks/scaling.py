@@ -95,7 +95,8 @@ def _model(options: Options, about: dict[str, str]) -> int:
     measured, computing = read_csv(COLLECTIVES_FILE), read_csv(local_file)
     if not measured or not computing:
         lacks = [name for name, rows in ((COLLECTIVES_FILE, measured), (local_file, computing)) if not rows]
-        print(f"there is no {' and no '.join(lacks)} in {RESULTS}: measure first.", file=sys.stderr)
+        how = "--measure makes the first kind, --measure-local the second, on the device that --local names"
+        print(f"there is no {' and no '.join(lacks)} in {RESULTS}: {how}.", file=sys.stderr)
         return 2
     points = [point(row) for row in measured]
     fitted, held_out = ([one for one in points if is_fitted(one) is wanted] for wanted in (True, False))
