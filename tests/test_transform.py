@@ -348,7 +348,7 @@ def test_a_state_with_all_workers_rows_is_refused_inside_a_step():
 def test_a_state_of_other_parameters_is_refused():
     optimizer = compress(error_feedback(top_k(0.1)))
     state = optimizer.init({"other": jnp.zeros((50, 50))})
-    with pytest.raises(ValueError, match="'0/error/value/other' where .* belongs: it was made for other parameters"):
+    with pytest.raises(ValueError, match=r"'0/error/value/other' where .* belongs: it was made for other parameters"):
         jax.eval_shape(jax.vmap(lambda x: optimizer.update(x, state)[0], axis_name="data"), random_updates(0, TREE))
 
 
