@@ -11,6 +11,7 @@ from jaxtyping import Array, Shaped, UInt32
 WORD_BYTES = 4
 # TPUs gather whole rows of lanes; of any other length their compiler makes an all-reduce of everybody's message, twice
 # the bytes. So a message from this length on is filled up, which costs at most 3 % of it; a short one stays as it is.
+# (Among 64 chips and more the compiler does so with small messages of any length.)
 LANES, LONG = 128, 2**12
 # Widest first, so that everything before the narrow ones is aligned.
 _WIDTHS = (8, 4, 2, 1)
