@@ -123,7 +123,7 @@ for workers in counts:
     mesh = jaxcompress.data_mesh(workers)
     average = lambda key, x: compressor.reduce(key, x[0], (), "data")[0].mean
     step = jax.shard_map(average, mesh=mesh, in_specs=(P(), P("data")), out_specs=P())
-    like = jax.ShapeDtypeStruct((workers, 2**20), jnp.float32, sharding=NamedSharding(mesh, P("data")))
+    like = jax.ShapeDtypeStruct((workers, 2**24), jnp.float32, sharding=NamedSharding(mesh, P("data")))
     compiled = jax.jit(step).lower(jax.random.key(0), like).compile()
     sent[workers] = jaxcompress.traffic_of_hlo(compiled.as_text()).wire_bytes
 print(json.dumps(sent))
