@@ -77,9 +77,8 @@ def hierarchical(intra: Compressor, inter: Compressor) -> Compressor:
         dropped = jax.tree.map(lambda rest: axis_size(device_axis) * rest, far.rest_of(shares))
         rest = jax.tree.map(lambda one, x: _at_home(one, x, device_axis), dropped, updates)
         sent = jax.tree.map(jnp.subtract, updates, rest)
-        return Reduced(mean, sent, sum_bits([near_bits, far.bits, back_bits]), rest), HierarchicalState(
-            PerWorker(inter_state)
-        )
+        bits = sum_bits([near_bits, far.bits, back_bits])
+        return Reduced(mean, sent, bits, rest), HierarchicalState(PerWorker(inter_state))
 
     def between(key, shares, state, node_axis, device_axis):
         if axis_size(node_axis) == 1:
