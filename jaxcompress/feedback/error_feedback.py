@@ -76,8 +76,13 @@ def error_feedback(inner: Compressor) -> Compressor:
 
 
 def _remainder(rest: jax.Array, error: jax.Array) -> jax.Array:
-    """What was not sent; where that is not finite, what was remembered before, so that one bad step does not stay."""
-    return jnp.where(jnp.isfinite(rest), rest, error)
+    """What was not sent; where that is not finite, what was remembered before, so that one bad step does not stay.
+
+    Chosen in the shape that a worker's row has outside a step, (1, …): a fusion that ended in a reshape could not write
+    over the donated memory, and both would be copied.
+    """
+    rest, error = rest[None], error[None]
+    return jnp.where(jnp.isfinite(rest), rest, error)[0]
 
 
 def error_memory(state: Any, like: Any) -> Any:

@@ -6,9 +6,23 @@ import numpy as np
 import optax
 import pytest
 from helpers import FLOAT32, assert_same_bits
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jaxcompress import compress, data_mesh, dense, error_feedback, init_state, replicate, shard_batch, top_k
+from jaxcompress import (
+    as_block,
+    block_max,
+    compress,
+    data_mesh,
+    dense,
+    error_feedback,
+    init_state,
+    own_part,
+    replicate,
+    shard_batch,
+    state_specs,
+    top_k,
+)
 from jaxcompress.distributed.step import local_value_and_grad, make_train_step
 
 WORKERS, ROWS = 4, 8
@@ -203,6 +217,25 @@ def test_parameters_state_and_extra_are_donated_and_the_batch_is_not():
     read = (params, state[0]._replace(bits=None), state[1:], extra)
     assert all(x.is_deleted() for x in jax.tree.leaves(read))
     assert not any(x.is_deleted() for x in jax.tree.leaves((new, batch)))
+
+
+def test_the_error_memory_is_written_in_place():
+    """The compiled step holds no second memory beside the donated one, nor the sum of gradient and memory."""
+    optimizer = compress(error_feedback(block_max(128)))
+    mesh, grads = data_mesh(WORKERS), {"w": jnp.zeros((3, 1024, 128))}
+    state = init_state(optimizer, replicate(grads, mesh), mesh)
+    of_all = shard_batch({"w": np.zeros((WORKERS, 3, 1024, 128), np.float32)}, mesh)
+    specs = state_specs(state)
+
+    def local(grads, state):
+        own = jax.tree.map(lambda x: x[0], grads)
+        mean, state = optimizer.update(own, own_part(state))
+        return mean, as_block(state)
+
+    sharded = jax.shard_map(local, mesh=mesh, in_specs=(P("data"), specs), out_specs=(P(), specs))
+    placed = jax.tree.map(lambda spec: NamedSharding(mesh, spec), (P(), specs), is_leaf=lambda one: isinstance(one, P))
+    compiled = jax.jit(sharded, donate_argnums=1, out_shardings=placed).lower(of_all, state).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 0.2 * grads["w"].nbytes
 
 
 def test_a_step_compiles_once(caplog):
