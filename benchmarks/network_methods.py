@@ -28,6 +28,7 @@ METHODS = [
     Method("jax", "error_feedback(top_k(0.01))"),
     Method("jax", "error_feedback(block_top_k(0.01, inner=qsgd(6)))"),
     Method("jax", "error_feedback(block_max(inner=qsgd(8)))"),
+    Method("jax", "error_feedback(block_max(inner=cast('bfloat16')))"),
     Method("jax", "error_feedback(qsgd(4))"),
     Method("jax", "error_feedback(sign())"),
 ]
