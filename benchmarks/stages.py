@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import PartitionSpec as P
 
 import jaxcompress
@@ -49,19 +50,21 @@ def decode(text: str, grads: Any) -> Stage:
 def local_path(text: str, grads: Any) -> Stage:
     """What a step does with one worker: add the memory, compress, decode, new memory; the memory donated."""
     optimizer, mesh = jaxcompress.compress(jaxcompress.parse(f"error_feedback({text})")), jaxcompress.data_mesh(1)
-    state = jax.device_put(optimizer.init(grads), jax.sharding.NamedSharding(mesh, P()))
+    state = jaxcompress.init_state(optimizer, grads, mesh)
+    specs = jaxcompress.state_specs(state)
 
     def step(grads, state):
+        mean, state = optimizer.update(jax.tree.map(lambda x: x[0], grads), jaxcompress.own_part(state))
         # The state first: a donated array goes to the first result of its shape, and a memory is to stay in its place.
-        return optimizer.update(grads, state)[::-1]
+        return jaxcompress.as_block(state), mean
 
-    # One worker is all workers, so there is nothing for check_vma to prove.
-    sharded = jax.shard_map(step, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False)
-    compiled = jax.jit(sharded, donate_argnums=1).lower(grads, state).compile()
+    rows = jaxcompress.shard_batch(jax.tree.map(lambda x: np.asarray(x)[None], grads), mesh)
+    sharded = jax.shard_map(step, mesh=mesh, in_specs=(P("data"), specs), out_specs=(specs, P()))
+    compiled = jax.jit(sharded, donate_argnums=1).lower(rows, state).compile()
 
     def run():
         nonlocal state
-        state, mean = compiled(grads, state)
+        state, mean = compiled(rows, state)
         return mean
 
     run()
