@@ -14,7 +14,7 @@ VENV := .venv$(subst /,-,$(patsubst %,-%,$(filter-out python3,$(PYTHON))))$(pats
 JAX_EXTRA := $(patsubst %,$(comma)%,$(JAX))
 BIN := $(VENV)/bin
 
-.PHONY: train test lint bench clean
+.PHONY: train test lint bench docs clean
 .DELETE_ON_ERROR:
 
 train: $(VENV)/train.stamp
@@ -30,6 +30,9 @@ lint: $(VENV)/lint.stamp
 
 bench: $(VENV)/train.stamp
 	$(BIN)/python -m benchmarks.compression $(ARGS)
+
+docs: $(VENV)/train.stamp
+	$(BIN)/python docs/generate.py
 
 clean:
 	rm -rf .venv .venv-* build dist .pytest_cache .ruff_cache .hypothesis

@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 import jaxcompress
 from jaxcompress import Compressor, Traffic
+from jaxcompress.base import AxisName
 
 SHAPES = {"matrix": (48, 40), "kernel": (3, 3, 8, 16), "vector": (37,)}
 # Sums of a few thousand float32 terms in another order, relative to 1: the updates are standard normal.
@@ -36,10 +37,11 @@ class Steps(NamedTuple):
 def two_steps(compressor: Compressor, mesh: Mesh) -> Steps:
     """Reduces random updates of all workers twice, with the state of the first step in the second."""
     params = {name: jnp.zeros(shape) for name, shape in SHAPES.items()}
+    axes = _axes(mesh)
     first = optax.GradientTransformation(
         lambda params: compressor.init(jax.random.key(0), params), optax.identity().update
     )
-    state, step = jaxcompress.init_state(first, params, mesh), jax.jit(_reduction(compressor, mesh))
+    state, step = jaxcompress.init_state(first, params, mesh, axes), jax.jit(_reduction(compressor, mesh))
     updates, means, sent, bits = [], [], [], jnp.zeros(1)
     for number in range(2):
         updates.append(_random(number, mesh))
@@ -99,17 +101,24 @@ def _comparable(steps: Steps) -> bool:
     return workers > 1 and dtypes[0] == dtypes[1]
 
 
+def _axes(mesh: Mesh) -> AxisName:
+    """All axes of a mesh, as a step calls them."""
+    return mesh.axis_names if len(mesh.axis_names) > 1 else mesh.axis_names[0]
+
+
 def _reduction(compressor: Compressor, mesh: Mesh) -> Any:
+    axes = _axes(mesh)
+
     def one_worker(key, updates, state):
         updates = jax.tree.map(lambda x: x[0], updates)
-        reduced, state = compressor.reduce(key, updates, jaxcompress.own_part(state), "data")
+        reduced, state = compressor.reduce(key, updates, jaxcompress.own_part(state), axes)
         seen = (reduced.mean, reduced.sent, jnp.asarray(reduced.bits, jnp.float32))
         return jax.tree.map(lambda x: x[None], seen), jaxcompress.as_block(state)
 
     def reduce(key, updates, state):
-        specs = jaxcompress.state_specs(state)
+        specs = jaxcompress.state_specs(state, axes)
         sharded = jax.shard_map(
-            one_worker, mesh=mesh, in_specs=(P(), P("data"), specs), out_specs=(P("data"), specs), check_vma=True
+            one_worker, mesh=mesh, in_specs=(P(), P(axes), specs), out_specs=(P(axes), specs), check_vma=True
         )
         return sharded(key, updates, state)
 
@@ -119,7 +128,7 @@ def _reduction(compressor: Compressor, mesh: Mesh) -> Any:
 def _random(seed: int, mesh: Mesh) -> dict[str, jax.Array]:
     rng = np.random.default_rng(seed)
     updates = {name: rng.standard_normal((mesh.size, *shape), np.float32) for name, shape in SHAPES.items()}
-    return jaxcompress.shard_batch(updates, mesh)
+    return jaxcompress.shard_batch(updates, mesh, _axes(mesh))
 
 
 def _row(tree: Any) -> Any:

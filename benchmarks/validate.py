@@ -36,6 +36,7 @@ EXPRESSIONS = [
     "two_phase(qsgd(4))",
     "sign()",
     "power_sgd(2)",
+    "hierarchical(dense(), power_sgd(1))",
     "partition({'matrix': power_sgd(1), 'rest': top_k(0.1)}, by_shape())",
 ]
 CHECKS = {"law": law, "nothing lost": conserved, "replicas": replicas, "bits": bits}
@@ -75,11 +76,17 @@ def main(options: Options) -> int:
 def row(text: str, mesh: jax.sharding.Mesh) -> dict[str, Any]:
     """One compressor: the outcome of every check, or what stopped it."""
     try:
-        steps = two_steps(jaxcompress.parse(text), mesh)
+        on = jaxcompress.node_mesh(_nodes(mesh.size)) if "hierarchical" in text else mesh
+        steps = two_steps(jaxcompress.parse(text), on)
     except Exception as error:  # whatever a broken installation brings, the others are still to be checked
         problem = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
         return {"compressor": text, **dict.fromkeys(CHECKS, problem)}
     return {"compressor": text, **{name: _outcome(check, steps) for name, check in CHECKS.items()}}
+
+
+def _nodes(devices: int) -> int:
+    """Two nodes, wherever the devices divide between them."""
+    return 2 if devices % 2 == 0 else 1
 
 
 def _outcome(check: Any, steps: Steps) -> str:

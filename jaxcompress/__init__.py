@@ -7,13 +7,36 @@ from jaxcompress.collectives.hierarchical import hierarchical
 from jaxcompress.collectives.one_phase import one_phase
 from jaxcompress.collectives.sketched import sketched
 from jaxcompress.collectives.sparse import sparse
+from jaxcompress.collectives.sparse_rows import sparse_rows
 from jaxcompress.collectives.two_phase import two_phase
+from jaxcompress.collectives.whole_model import whole_model
+from jaxcompress.compressors.acp_sgd import acp_sgd
+from jaxcompress.compressors.arc_top_k import arc_top_k
+from jaxcompress.compressors.bernoulli import bernoulli
 from jaxcompress.compressors.block_max import block_max
+from jaxcompress.compressors.block_sparse import block_sparse
 from jaxcompress.compressors.block_top_k import block_top_k
 from jaxcompress.compressors.cast import cast
-from jaxcompress.compressors.power_sgd import power_sgd
+from jaxcompress.compressors.column_top_k import column_top_k
+from jaxcompress.compressors.float8 import float8
+from jaxcompress.compressors.global_top_k import global_top_k
+from jaxcompress.compressors.head_top_k import head_top_k
+from jaxcompress.compressors.importance_sampled import importance_sampled
+from jaxcompress.compressors.integer import int2, int4, int8
+from jaxcompress.compressors.natural import natural
+from jaxcompress.compressors.nuqsgd import nuqsgd
+from jaxcompress.compressors.power_sgd import batched_power_sgd, power_sgd
 from jaxcompress.compressors.qsgd import qsgd
+from jaxcompress.compressors.random_k import random_k
+from jaxcompress.compressors.rotated import rotated
+from jaxcompress.compressors.row_top_k import row_top_k
+from jaxcompress.compressors.sampled_threshold import sampled_threshold
+from jaxcompress.compressors.shared_top_k import shared_top_k
 from jaxcompress.compressors.sign import sign
+from jaxcompress.compressors.sign_majority import sign_majority
+from jaxcompress.compressors.svd import svd
+from jaxcompress.compressors.terngrad import terngrad
+from jaxcompress.compressors.threshold import threshold
 from jaxcompress.compressors.top_k import top_k
 from jaxcompress.distributed.agreement import assert_same_everywhere
 from jaxcompress.distributed.mesh import data_mesh, initialize_processes, node_mesh, virtual_cpu_workers
@@ -28,6 +51,7 @@ from jaxcompress.distributed.placement import (
 )
 from jaxcompress.distributed.step import local_value_and_grad, make_train_step
 from jaxcompress.expression import ExpressionError, parse, unparse
+from jaxcompress.feedback.control_variate import control_variate
 from jaxcompress.feedback.error_feedback import error_feedback, error_memory
 from jaxcompress.routing.labels import by_path, by_shape
 from jaxcompress.routing.partition import partition
@@ -52,15 +76,42 @@ __all__ = [
     "one_phase",
     "two_phase",
     "hierarchical",
+    "whole_model",
     "sparse",
+    "sparse_rows",
     "sketched",
     "top_k",
     "block_top_k",
     "block_max",
-    "power_sgd",
+    "global_top_k",
+    "threshold",
+    "sampled_threshold",
+    "random_k",
+    "bernoulli",
+    "importance_sampled",
+    "block_sparse",
+    "row_top_k",
+    "column_top_k",
+    "head_top_k",
+    "shared_top_k",
+    "arc_top_k",
     "qsgd",
-    "sign",
+    "nuqsgd",
+    "terngrad",
+    "natural",
+    "int8",
+    "int4",
+    "int2",
+    "float8",
     "cast",
+    "sign",
+    "sign_majority",
+    "rotated",
+    "power_sgd",
+    "acp_sgd",
+    "batched_power_sgd",
+    "svd",
+    "control_variate",
     "error_feedback",
     "error_memory",
     "partition",

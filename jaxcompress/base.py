@@ -58,10 +58,11 @@ class Stages(NamedTuple):
     """A codec in two steps: a few entries are picked from an array, and these become its message.
 
     Only the first touches the whole array, so only this is done array by array; the second is done at once for all
-    arrays of one shape. ``encode == make(key, pick(x), like)`` and ``decode == put(read(message, like), like, 1)``.
+    arrays of one shape. ``encode == make(make_key, pick(pick_key, x), like)`` with the two halves of its key, and
+    ``decode == put(read(message, like), like, 1)``.
     """
 
-    pick: Callable[[jax.Array], Any]  # x -> picked, a pytree of small arrays
+    pick: Callable[[jax.Array, jax.Array], Any]  # (key, x) -> picked, a pytree of small arrays
     make: Callable[[jax.Array, Any, Any], Any]  # (key, picked, like) -> message
     read: Callable[[Any, Any], Any]  # (message, like) -> picked, as it arrives
     put: Callable[[Any, Any, float], jax.Array]  # (picked, like, weight) -> weight times the array
@@ -73,7 +74,8 @@ def staged(stages: Stages, piece: int | None) -> Codec:
     """The codec that does both steps for one array."""
 
     def encode(key, x):
-        return stages.make(key, stages.pick(x), x)
+        pick_key, make_key = jax.random.split(key)
+        return stages.make(make_key, stages.pick(pick_key, x), x)
 
     def decode(message, like):
         return stages.put(stages.read(message, like), like, 1)
@@ -84,7 +86,7 @@ def staged(stages: Stages, piece: int | None) -> Codec:
 def stages_of(codec: Codec) -> Stages:
     """A codec's two steps; where it has only one, it picks everything."""
     return codec.stages or Stages(
-        pick=lambda x: x,
+        pick=lambda key, x: x,
         make=lambda key, x, like: codec.encode(key, x),
         read=codec.decode,
         put=lambda x, like, weight: weight * x.astype(like.dtype),
@@ -99,19 +101,30 @@ class Compressor(NamedTuple):
     ``init(key, params) -> state`` and ``reduce(key, updates, state, axis_name) -> (Reduced, state)`` are pure functions
     of trees; `reduce` runs where the axis exists. ``message_bits(params)`` gives the size of each array's message, a
     tree of ints. `codec` makes and reads the message of one array, for use as an `inner`; None where compressing and
-    sending are one act. `remembers` says whether it holds an error memory, itself or inside. `expression` is the text
-    that `jaxcompress.parse` reads back, and None for a compressor that no constructor marked `expressible` has made.
+    sending are one act. `remembers` says whether it carries something of the updates from step to step, itself or
+    inside; `conserves` whether it keeps the law of `Reduced`, which all but a few declared exceptions do. `expression`
+    is the text that `jaxcompress.parse` reads back, and None for a compressor that no constructor marked `expressible`
+    has made.
     """
 
     init: Callable[[jax.Array, Any], Any]  # (key, params) -> state
     reduce: Callable[[jax.Array, Updates, Any, AxisName], tuple[Reduced, Any]]  # (key, updates, state, axis_name)
     message_bits: Callable[[Any], Any]  # params -> tree of int: each array's message, known from shapes alone
     codec: Codec | None = None  # None where compressing and sending are one act
-    remembers: bool = False  # whether it carries what it did not send, itself or by an inner one
+    remembers: bool = False  # whether it carries something of the updates to the next step, itself or by an inner one
+    conserves: bool = True  # whether mean == pmean(sent)
     expression: str | None = None  # the text that `expression.parse` reads back
 
     def __repr__(self) -> str:
         return self.expression or f"Compressor(reduce={self.reduce!r})"
+
+
+def facts_of(*inner: Compressor) -> dict[str, bool]:
+    """What a compressor around these is, since they are: arguments of `Compressor`."""
+    return {
+        "remembers": any(one.remembers for one in inner),
+        "conserves": all(one.conserves for one in inner),
+    }
 
 
 @jax.tree_util.register_dataclass

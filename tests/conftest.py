@@ -1,8 +1,11 @@
-"""Eight virtual workers on one CPU, before any backend starts."""
+"""Eight virtual workers on one CPU, before any backend starts; and room for the programs that the tests compile."""
 
+import gc
 import os
+from pathlib import Path
 
 import jax
+import pytest
 
 import jaxcompress
 
@@ -18,3 +21,33 @@ if _flags is None:
     del os.environ["XLA_FLAGS"]
 else:
     os.environ["XLA_FLAGS"] = _flags
+
+
+# Every compiled program keeps pieces of memory mapped; Linux gives a process 65,530 of them, and beyond that the compiler
+# crashes. So programs are forgotten in time.
+MOST_MAPPINGS = 40_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_programs_between_files():
+    """A file's programs are no other file's."""
+    yield
+    _forget_programs()
+
+
+@pytest.fixture(autouse=True)
+def forget_programs_before_there_are_too_many():
+    """Looks once in a while: reading the list takes milliseconds."""
+    yield
+    _tests_done.append(None)
+    maps = Path("/proc/self/maps")
+    if len(_tests_done) % 16 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPPINGS:
+        _forget_programs()
+
+
+_tests_done: list[None] = []
+
+
+def _forget_programs() -> None:
+    jax.clear_caches()
+    gc.collect()

@@ -53,6 +53,7 @@ TESTS_WITHOUT_A_FILE = {
     "tests/test_architecture.py",
     "tests/test_optax.py",
     "tests/test_readme.py",
+    "tests/test_docs.py",
     "tests/train/test_models.py",
     "tests/train/test_data.py",
     "tests/train/test_resume.py",

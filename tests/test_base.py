@@ -22,8 +22,8 @@ def test_a_scheme_may_give_the_rest_itself():
 def test_both_steps_together_are_the_codec():
     codec = block_top_k(0.1, block=32, inner=qsgd(8)).codec
     stages = stages_of(codec)
-    picked = stages.pick(X)
-    message = stages.make(KEY, picked, X)
+    pick_key, make_key = jax.random.split(KEY)
+    message = stages.make(make_key, stages.pick(pick_key, X), X)
     arrived = stages.read(message, X)
     decoded = codec.decode(codec.encode(KEY, X), X)
     np.testing.assert_array_equal(stages.put(arrived, X, 1), decoded)
@@ -34,7 +34,7 @@ def test_both_steps_together_are_the_codec():
 def test_a_codec_of_one_step_picks_everything():
     codec = Codec(lambda key, x: x.astype(jnp.bfloat16), lambda message, like: message.astype(like.dtype))
     stages = stages_of(codec)
-    arrived = stages.read(stages.make(KEY, stages.pick(X), X), X)
+    arrived = stages.read(stages.make(KEY, stages.pick(KEY, X), X), X)
     np.testing.assert_array_equal(stages.put(arrived, X, 1), codec.decode(codec.encode(KEY, X), X))
     np.testing.assert_array_equal(stages.rest(X, arrived), X - arrived)
 

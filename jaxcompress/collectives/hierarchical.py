@@ -10,6 +10,7 @@ from optax import Updates
 from jaxcompress._compat import all_gather, axis_size, reduce_scatter
 from jaxcompress.base import AxisName, Compressor, PerWorker, Reduced, expressible
 from jaxcompress.collectives.dense import dense
+from jaxcompress.ops.checks import check_conserves
 from jaxcompress.ops.trees import array_bits, path_text, sum_bits
 from jaxcompress.ops.words import filled
 
@@ -170,6 +171,7 @@ def _check(intra: Compressor, inter: Compressor) -> None:
         )
     if not isinstance(inter, Compressor):
         raise ValueError(f"inter is a compressor, as in hierarchical(dense(), block_top_k(0.01)); got {inter!r}.")
+    check_conserves("hierarchical", inter)
     if inter.remembers:
         raise ValueError(
             f"{inter!r} has an error memory, which would be of one share only; put it outside: "

@@ -54,7 +54,7 @@ def exchange_once(codec: Codec, key: jax.Array, updates: Updates, axis_name: Axi
     """Encodes, gathers, decodes and averages; every worker, and every array, encodes with a key of its own."""
     leaves, treedef = jax.tree.flatten(updates)
     stages, groups = stages_of(codec), _groups(codec, leaves)
-    keys = jax.random.split(jax.random.fold_in(key, lax.axis_index(axis_name)), max(1, len(leaves)))
+    keys = jax.random.split(jax.random.fold_in(key, lax.axis_index(axis_name)), (max(1, len(leaves)), 2))
     messages = [_make(stages, keys, group, leaves) for group in groups]
     words = to_words(messages)
 
@@ -82,8 +82,9 @@ def _groups(codec: Codec, leaves: list) -> list[list[int]]:
 
 def _make(stages: Stages, keys: jax.Array, group: list[int], leaves: list) -> Any:
     """The messages of a group, with a first axis of arrays."""
-    picked = jax.tree.map(lambda *parts: jnp.stack(parts), *(stages.pick(leaves[place]) for place in group))
-    return jax.vmap(lambda key, one: stages.make(key, one, leaves[group[0]]))(keys[jnp.array(group)], picked)
+    each = [stages.pick(keys[place, 0], leaves[place]) for place in group]
+    picked = jax.tree.map(lambda *parts: jnp.stack(parts), *each)
+    return jax.vmap(lambda key, one: stages.make(key, one, leaves[group[0]]))(keys[jnp.array(group), 1], picked)
 
 
 def _read(stages: Stages, messages: list, groups: list[list[int]], likes: list) -> list[Any]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import jax
 
-from jaxcompress.base import Compressor, Reduced
+from jaxcompress.base import Compressor, Reduced, facts_of
 from jaxcompress.collectives.dense import dense
 
 
@@ -40,4 +40,4 @@ def sketched(project: Callable, lift: Callable, inner: Compressor = dense()) -> 
         mean, sent = (jax.tree.map(lift, keys, image, updates) for image in (reduced.mean, reduced.sent))
         return Reduced(mean, sent, reduced.bits), state
 
-    return Compressor(init, reduce, lambda params: inner.message_bits(images(params)), remembers=inner.remembers)
+    return Compressor(init, reduce, lambda params: inner.message_bits(images(params)), **facts_of(inner))

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxcompress.base import Compressor, Stages, staged
+from jaxcompress.base import Compressor, Stages, encode_first, staged
 from jaxcompress.collectives.gathered import gathered
 from jaxcompress.ops.codecs import codec_of
 from jaxcompress.ops.packing import as_unsigned, bits_for, pack, unpack
@@ -16,12 +16,11 @@ from jaxcompress.ops.places import pack_places, unpack_places
 # Values that an inner codec sees together in one piece: enough to share a scale of 32 bits.
 PIECE_VALUES = 64
 LARGEST_SIZE = 2**31 - 1
+Select = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
-def sparse(
-    select: Callable[[jax.Array], jax.Array], inner: Compressor, kept: Callable[[int], int], block: int | None = None
-) -> Compressor:
-    """A compressor that keeps the entries `select` chooses, in rows of `block`, and sends their values by `inner`.
+def sparse(select: Select, inner: Compressor, kept: Callable[[int], int], block: int | None = None) -> Compressor:
+    """A compressor that sends the entries `select` chooses, in rows of `block`, with their values by `inner`.
 
     How it travels: an entry's place in its row takes ``ceil(log2(block))`` bits, packed; without blocks `pack_places`
     finds the fewest. The values of an array are one vector that ``inner.codec`` encodes. Exchanged like any message
@@ -29,8 +28,9 @@ def sparse(
     sends as many entries, the load of two phases is exactly balanced; without blocks there is one phase only.
 
     Args:
-      select: ``(rows, length)`` values -> ``(rows, kept)`` int32 places, unique in their row; ascending where `block`
-        is None.
+      select: ``(key, rows)``, with a key of the worker's own and values of ``(rows, length)``, to places and values of
+        ``(rows, kept)``: int32 places, unique in their row and ascending where `block` is None; and what is sent for
+        them, which may be another number than what stands there.
       inner: Encodes the kept values; any compressor that has a codec.
       kept: length of a row -> how many of its entries `select` keeps.
       block: Entries in a row; None takes the whole array as one row. An array smaller than a block is one row.
@@ -40,18 +40,25 @@ def sparse(
     """
     values = codec_of("a sparse scheme", inner, "top_k(0.01, inner=qsgd(8))")
 
-    def pick(x):
-        rows = _rows(x, block)
-        places = select(rows)
-        return places, jnp.take_along_axis(rows, places, axis=1)
+    def pick(key, x):
+        return select(key, _rows(x, block))
 
     def make(key, picked, like):
-        places, found = picked
-        message = values.encode(key, found.ravel())
+        return message(picked, like, values.encode(key, picked[1].ravel()))
+
+    def encode_part(key, x, count):
+        pick_key, make_key = jax.random.split(key)
+        picked = pick(pick_key, x)
+        length = _row_shape(x.size, block)[1]
+        rows = -(-count // length)
+        return message(picked, x, encode_first(values, make_key, picked[1].ravel(), rows * kept(length)))
+
+    def message(picked, like, encoded):
+        places = picked[0]
         length = _row_shape(like.size, block)[1]
         if block is None:
-            return pack_places(places.ravel(), length), message
-        return pack(as_unsigned(places.ravel()), bits_for(length)), message
+            return pack_places(places.ravel(), length), encoded
+        return pack(as_unsigned(places.ravel()), bits_for(length)), encoded
 
     def read(message, like):
         count, length = _row_shape(like.size, block)
@@ -85,7 +92,8 @@ def sparse(
     def rest(x, picked):
         return x - put(picked, x, 1) if picked[0].shape[1] == 1 else add(x, picked, -1)
 
-    return gathered(staged(Stages(pick, make, read, put, add, rest), _piece(kept, block)))
+    codec = staged(Stages(pick, make, read, put, add, rest), _piece(kept, block))
+    return gathered(codec._replace(encode_part=encode_part if values.encode_part else None))
 
 
 def _piece(kept: Callable[[int], int], block: int | None) -> int | None:

@@ -4,6 +4,7 @@ from jaxcompress.base import Compressor, expressible
 from jaxcompress.collectives.dense import dense
 from jaxcompress.collectives.sparse import sparse
 from jaxcompress.ops.block_maximum import places_of_maxima
+from jaxcompress.ops.selection import entries
 
 LARGEST_BLOCK = 2**16
 
@@ -44,4 +45,9 @@ def block_max(block: int = 128, inner: Compressor = dense()) -> Compressor:
             f"block is the number of entries of which one is kept, an integer from 2 to {LARGEST_BLOCK}: its place has "
             f"to fit the lower bits of a float32's mantissa; got {block!r}."
         )
-    return sparse(places_of_maxima, inner, lambda length: 1, block)
+
+    def select(key, rows):
+        del key
+        return entries(rows, places_of_maxima(rows))
+
+    return sparse(select, inner, lambda length: 1, block)

@@ -5,7 +5,7 @@ import functools
 from jaxcompress.base import Compressor, expressible
 from jaxcompress.collectives.dense import dense
 from jaxcompress.collectives.sparse import sparse
-from jaxcompress.ops.selection import check_density, kept_of, largest
+from jaxcompress.ops.selection import check_block, check_density, entries, kept_of, largest
 
 
 @expressible
@@ -40,6 +40,10 @@ def block_top_k(density: float, block: int = 1024, inner: Compressor = dense()) 
       Wang et al., `SparseLoCo <https://arxiv.org/abs/2508.15706>`_, 2025, selects in chunks of 4096 likewise
     """
     check_density(density)
-    if isinstance(block, bool) or not isinstance(block, int) or block < 2:
-        raise ValueError(f"block is the number of entries searched together, an integer of at least 2; got {block!r}.")
-    return sparse(functools.partial(largest, density=density), inner, functools.partial(kept_of, density), block)
+    check_block(block)
+
+    def select(key, rows):
+        del key
+        return entries(rows, largest(rows, density))
+
+    return sparse(select, inner, functools.partial(kept_of, density), block)

@@ -1,20 +1,24 @@
-"""A low-rank approximation by power iteration, warm-started from the step before."""
+"""A low-rank approximation by power iteration, warm-started from the step before; of each array, or of all as one."""
 
-import functools
-import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-from jaxcompress.base import Compressor, Reduced, expressible
+from jaxcompress.base import Compressor, Reduced, expressible, facts_of
 from jaxcompress.collectives.dense import dense
-from jaxcompress.ops.orthogonal import orthonormal, unit_columns
-
-# Up to this rank P Q^T is a sum of outer products, which is computed where it is used; beyond, it is a matrix product,
-# which is cheaper to compute and costs a pass over memory.
-OUTER = 4
+from jaxcompress.collectives.whole_model import whole_model
+from jaxcompress.ops.checks import check_integer
+from jaxcompress.ops.factors import (
+    alive,
+    check_method,
+    matrix_shape,
+    orthonormal_tree,
+    product,
+    random_bases,
+    times,
+    transposed_times,
+)
 
 
 class PowerSGDState(NamedTuple):
@@ -25,7 +29,9 @@ class PowerSGDState(NamedTuple):
 
 
 @expressible
-def power_sgd(rank: int, iterations: int = 1, inner: Compressor = dense(), batch_axes: int = 0) -> Compressor:
+def power_sgd(
+    rank: int, iterations: int = 1, inner: Compressor = dense(), batch_axes: int = 0, orthogonalize: str = "auto"
+) -> Compressor:
     """Sends each array as the product of two thin factors, found by power iteration over all workers.
 
     For a matrix ``M_w`` (n x m) of worker w, with the right factor Q (m x r) of the step before::
@@ -53,6 +59,8 @@ def power_sgd(rank: int, iterations: int = 1, inner: Compressor = dense(), batch
       iterations: Power iterations a step, at least 1.
       inner: Averages the factors: ``dense()``, or ``cast("bfloat16")`` for half the bits.
       batch_axes: Leading axes that count the matrices of a batch.
+      orthogonalize: ``"gram_schmidt"``, ``"householder"``, ``"cholesky"``, or ``"auto"``: what suits the rank and the
+        backend (`jaxcompress.ops.orthogonal`). Matrices of one shape are done together.
 
     Returns:
       A `Compressor` whose state is the right factors, replicated.
@@ -68,34 +76,35 @@ def power_sgd(rank: int, iterations: int = 1, inner: Compressor = dense(), batch
       Vogels et al., `PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization
       <https://arxiv.org/abs/1905.13727>`_, 2019
     """
-    _check("rank", rank, 1)
-    _check("iterations", iterations, 1)
-    _check("batch_axes", batch_axes, 0)
+    check_integer("rank", rank, 1)
+    check_integer("iterations", iterations, 1)
+    check_integer("batch_axes", batch_axes, 0)
+    check_method(orthogonalize)
 
     def left(x):
-        batch, n, m = _matrix_shape(x, batch_axes)
+        batch, n, m = matrix_shape(x, batch_axes)
         return jax.ShapeDtypeStruct((batch, n, min(rank, n, m)), jnp.float32)
 
     def right(x):
-        batch, n, m = _matrix_shape(x, batch_axes)
+        batch, n, m = matrix_shape(x, batch_axes)
         return jax.ShapeDtypeStruct((batch, m, min(rank, n, m)), jnp.float32)
 
     def init(key, params):
         p, q = jax.tree.map(left, params), jax.tree.map(right, params)
         key, p_key, q_key = jax.random.split(key, 3)
-        return PowerSGDState(_random_bases(key, q), (inner.init(p_key, p), inner.init(q_key, q)))
+        return PowerSGDState(random_bases(key, q), (inner.init(p_key, p), inner.init(q_key, q)))
 
     def reduce(key, updates, state, axis_name):
-        matrices = jax.tree.map(lambda x: x.astype(jnp.float32).reshape(_matrix_shape(x, batch_axes)), updates)
+        matrices = jax.tree.map(lambda x: x.astype(jnp.float32).reshape(matrix_shape(x, batch_axes)), updates)
         fresh_key, *keys = jax.random.split(key, 1 + 2 * iterations)
-        q, bits, (p_state, q_state) = _alive(fresh_key, state.q), 0, state.inner
+        q, bits, (p_state, q_state) = alive(fresh_key, state.q), 0, state.inner
         for p_key, q_key in zip(keys[::2], keys[1::2], strict=True):
-            left_reduced, p_state = inner.reduce(p_key, jax.tree.map(_times, matrices, q), p_state, axis_name)
-            basis = jax.tree.map(orthonormal, left_reduced.mean)
-            own_q = jax.tree.map(_transposed_times, matrices, basis)
+            left_reduced, p_state = inner.reduce(p_key, jax.tree.map(times, matrices, q), p_state, axis_name)
+            basis = orthonormal_tree(left_reduced.mean, orthogonalize)
+            own_q = jax.tree.map(transposed_times, matrices, basis)
             right_reduced, q_state = inner.reduce(q_key, own_q, q_state, axis_name)
             q, bits = right_reduced.mean, bits + left_reduced.bits + right_reduced.bits
-        mean, sent = _product(basis, q, updates), _product(basis, right_reduced.sent, updates)
+        mean, sent = product(basis, q, updates), product(basis, right_reduced.sent, updates)
         return Reduced(mean, sent, bits), PowerSGDState(q, (p_state, q_state))
 
     def message_bits(params):
@@ -103,59 +112,35 @@ def power_sgd(rank: int, iterations: int = 1, inner: Compressor = dense(), batch
         q_bits = inner.message_bits(jax.tree.map(right, params))
         return jax.tree.map(lambda p, q: iterations * (p + q), p_bits, q_bits)
 
-    return Compressor(init, reduce, message_bits, remembers=inner.remembers)
+    return Compressor(init, reduce, message_bits, **facts_of(inner))
 
 
-def _matrix_shape(x: Any, batch_axes: int) -> tuple[int, int, int]:
-    """``(batch, n, m)``: the last axis against all others but the first `batch_axes`; a vector is n x 1."""
-    batch, kernel = x.shape[:batch_axes], x.shape[batch_axes:]
-    if len(kernel) < 2:
-        return math.prod(batch), math.prod(kernel), 1
-    return math.prod(batch), math.prod(kernel[:-1]), kernel[-1]
+@expressible
+def batched_power_sgd(rank: int, iterations: int = 1, inner: Compressor = dense()) -> Compressor:
+    """All arrays laid end to end as one nearly square matrix, of which `power_sgd` sends two factors.
 
+    The same as ``whole_model(power_sgd(rank), axes=2)``: for comparison with the hook of that name in PyTorch. Two
+    factors of ``sqrt(n)`` rows are the fewest bits, whatever the shapes of the layers; but the rows of such a matrix
+    mean nothing, and its error is larger than that of layer by layer. With biases and norms inside, nothing is left to
+    send dense.
 
-def _product(p: Any, q: Any, updates: Any) -> Any:
-    """P Q^T of every array, in the array's own shape and dtype."""
-    return jax.tree.map(
-        lambda p, q, x: _times_transposed(p, q).reshape(x.shape).astype(x.dtype),
-        p,
-        q,
-        updates,
-    )
+    How it travels: two all-reduces an iteration, ``64 rank sqrt(n)`` bits for n entries.
 
+    Guarantees: those of `power_sgd` for the one matrix.
 
-def _random_bases(key: jax.Array, shapes: Any) -> Any:
-    """Orthonormal columns: a random start that is nearly singular would cost precision even at full rank."""
-    leaves, treedef = jax.tree.flatten(shapes)
-    keys = jax.random.split(key, max(1, len(leaves)))
-    return treedef.unflatten([orthonormal(jax.random.normal(keys[i], x.shape, x.dtype)) for i, x in enumerate(leaves)])
+    Args:
+      rank: Columns of the factors, at least 1.
+      iterations: Power iterations a step, at least 1.
+      inner: Averages the factors.
 
+    Returns:
+      A `Compressor` whose state is the right factor, replicated.
 
-def _alive(key: jax.Array, q: Any) -> Any:
-    leaves, treedef = jax.tree.flatten(q)
-    keys = jax.random.split(key, max(1, len(leaves)))
-    return treedef.unflatten([unit_columns(keys[i], x) for i, x in enumerate(leaves)])
+    Raises:
+      ValueError: if an argument is out of its range.
 
-
-# Full precision: accelerators round factors to bfloat16 by default, and `sent` would no longer add up to `mean`.
-
-
-def _times(matrix: jax.Array, q: jax.Array) -> jax.Array:
-    return jnp.einsum("bnm,bmr->bnr", matrix, q, precision=lax.Precision.HIGHEST)
-
-
-def _transposed_times(matrix: jax.Array, p: jax.Array) -> jax.Array:
-    # As (P^T M)^T, which reads M row by row: with the long matrix on the left a CPU takes six times longer.
-    left = jnp.swapaxes(p, 1, 2)
-    return jnp.swapaxes(jnp.einsum("brn,bnm->brm", left, matrix, precision=lax.Precision.HIGHEST), 1, 2)
-
-
-def _times_transposed(p: jax.Array, q: jax.Array) -> jax.Array:
-    if 1 <= p.shape[2] <= OUTER:  # an empty array has rank 0
-        return functools.reduce(jnp.add, [p[:, :, None, i] * q[:, None, :, i] for i in range(p.shape[2])])
-    return jnp.einsum("bnr,bmr->bnm", p, q, precision=lax.Precision.HIGHEST)
-
-
-def _check(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} is an integer of at least {least}; got {value!r}.")
+    Example:
+      >>> batched_power_sgd(1).expression
+      'batched_power_sgd(1)'
+    """
+    return whole_model(power_sgd(rank, iterations, inner), axes=2)

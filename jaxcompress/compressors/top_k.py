@@ -5,7 +5,7 @@ import functools
 from jaxcompress.base import Compressor, expressible
 from jaxcompress.collectives.dense import dense
 from jaxcompress.collectives.sparse import sparse
-from jaxcompress.ops.selection import check_density, kept_of, largest_in_order
+from jaxcompress.ops.selection import check_density, entries, kept_of, largest_in_order
 
 
 @expressible
@@ -43,4 +43,9 @@ def top_k(density: float, inner: Compressor = dense()) -> Compressor:
       Stich et al., `Sparsified SGD with Memory <https://arxiv.org/abs/1809.07599>`_, 2018
     """
     check_density(density)
-    return sparse(functools.partial(largest_in_order, density=density), inner, functools.partial(kept_of, density))
+
+    def select(key, rows):
+        del key
+        return entries(rows, largest_in_order(rows, density))
+
+    return sparse(select, inner, functools.partial(kept_of, density))

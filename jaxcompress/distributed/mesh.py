@@ -51,11 +51,12 @@ def virtual_cpu_workers(workers: int) -> None:
     last worker to join with. Seen with jax 0.10.2, four workers, two cores: a deadlock within a thousand steps.
 
     Raises:
-      ValueError: if `workers` is below 1, or a backend has already started with another number of devices.
+      ValueError: if `workers` is no integer of at least 1, or a backend has already started with another number of
+      devices.
     """
     # XLA would abort the process for 0, and take -1 to mean no number at all.
-    if workers < 1:
-        raise ValueError(f"workers is the number of virtual devices, at least 1; got {workers}.")
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise ValueError(f"workers is the number of virtual devices, an integer of at least 1; got {workers!r}.")
     os.environ.setdefault("PJRT_NPROC", str(4 * workers))
     try:
         jax.config.update("jax_num_cpu_devices", workers)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcompress.base import Compressor, PerWorker, expressible
+from jaxcompress.ops.checks import check_conserves
 from jaxcompress.ops.trees import join
 
 
@@ -39,7 +40,7 @@ def error_feedback(inner: Compressor) -> Compressor:
 
     Raises:
       ValueError: if `inner` is not a compressor, or has an error memory itself: both would carry the same remainder,
-        and the sum would grow without bound.
+        and the sum would grow without bound; or if it does not keep the law, as `sign_majority`.
 
     Example:
       >>> from jaxcompress.compressors.top_k import top_k
@@ -56,9 +57,11 @@ def error_feedback(inner: Compressor) -> Compressor:
         raise ValueError(f"error_feedback wraps a compressor, as in error_feedback(top_k(0.01)); got {inner!r}.")
     if inner.remembers:
         raise ValueError(
-            f"{inner!r} has an error memory already; a second one around it would carry the same remainder, and their "
-            f"sum would grow without bound. Leave one of the two out."
+            f"{inner!r} has a memory already; a second one around it would carry the same remainder, and their sum "
+            f"would grow without bound. Leave one of the two out."
         )
+
+    check_conserves("error_feedback", inner)
 
     def init(key, params):
         return ErrorFeedbackState(PerWorker(_zeros(params)), inner.init(key, like_memory(params)))

@@ -33,12 +33,12 @@ def largest_mask(rows: Float[Array, "rows length"], kept: int) -> Bool[Array, "r
     zero = jnp.zeros_like(rows[:, 0], jnp.int32)
 
     def at_least(rows, key):
-        return _keys(rows) >= key[:, None]
+        return magnitude_keys(rows) >= key[:, None]
 
     threshold, _, count = _search(at_least, rows, _Range(zero, zero + NAN + 1, zero + length), kept)
 
     def without_last(rows, places):
-        keys, place = _keys(rows), lax.broadcasted_iota(jnp.int32, rows.shape, 1)
+        keys, place = magnitude_keys(rows), lax.broadcasted_iota(jnp.int32, rows.shape, 1)
         tie = (keys == threshold[:, None]) & (place < length - places[:, None])
         return (keys > threshold[:, None]) | tie
 
@@ -58,7 +58,7 @@ def _search(mask: Callable[..., jax.Array], rows: jax.Array, start: _Range, kept
         own, low = lax.optimization_barrier((rows, now.low))
         width, steps = now.high - low, jnp.arange(1, WAYS, dtype=jnp.int32)[:, None]
         probes = low + width // WAYS * steps + width % WAYS * steps // WAYS
-        counts = jnp.stack(_counts([mask(own, probe) for probe in probes]))
+        counts = jnp.stack(counts_of([mask(own, probe) for probe in probes]))
         enough = counts >= kept
         # A larger number is reached less often.
         return _Range(
@@ -70,12 +70,12 @@ def _search(mask: Callable[..., jax.Array], rows: jax.Array, start: _Range, kept
     return lax.while_loop(unfinished, narrow, start)
 
 
-def _keys(rows: Float[Array, "rows length"]) -> Int32[Array, "rows length"]:
+def magnitude_keys(rows: Float[Array, "rows length"]) -> Int32[Array, "rows length"]:
     """Integers that order like magnitudes: denormal numbers too, which a comparison of floats may take for zero."""
     return jnp.minimum(lax.bitcast_convert_type(rows.astype(jnp.float32), jnp.int32) & 0x7FFFFFFF, NAN)
 
 
-def _counts(masks: Sequence[jax.Array]) -> list[jax.Array]:
+def counts_of(masks: Sequence[jax.Array]) -> list[jax.Array]:
     """How often each mask is true in each row, in one pass over what they are computed from."""
     zeros = (np.int32(0),) * len(masks)
     totals: list[Any] = [0] * len(masks)

@@ -1,17 +1,76 @@
-"""Orthonormal bases of tall matrices."""
+"""Orthonormal bases of tall matrices: three ways, and which one where."""
+
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float32
 
+# Up to this rank Gram-Schmidt is a few vector operations, which no library call beats.
+FEW_COLUMNS = 4
+# What is left of a column of length 1, below which it counts as a sum of those before it.
+DEPENDENT = 1e-5
+# Added to the Gram matrix of columns of length 1, so that a nearly singular one has a Cholesky factor.
+SHIFT = 1e-6
 
-def orthonormal(matrix: Float32[Array, "... n r"]) -> Float32[Array, "... n r"]:
-    """An orthonormal basis that contains the columns of each matrix, by Householder QR; needs n >= r.
 
-    Columns that are zero or depend on others are completed by some orthonormal ones instead of becoming NaN, as
-    Gram-Schmidt without a guard would make them. The same input gives the same bits on every worker.
+def householder_qr(matrix: Float32[Array, "... n r"]) -> Float32[Array, "... n r"]:
+    """An orthonormal basis that contains the columns of each matrix, by Householder reflections; needs n >= r.
+
+    Columns that are zero or depend on others are completed by some orthonormal ones. The most exact of the three; on
+    accelerators it is a sequence of small kernels.
     """
     return jnp.linalg.qr(matrix)[0]
+
+
+def gram_schmidt(matrix: Float32[Array, "... n r"]) -> Float32[Array, "... n r"]:
+    """The same by the modified Gram-Schmidt process, done twice. Every column waits for those before it: for few."""
+    columns: list[jax.Array] = []
+    for i in range(matrix.shape[-1]):
+        column = _orthogonal_part(_unit(matrix[..., i]), columns)
+        # Some vector that no column is likely to be, the same everywhere.
+        other = jnp.cos((i + 1.7) * jnp.arange(1, matrix.shape[-2] + 1, dtype=matrix.dtype))
+        independent = _length(column) > DEPENDENT
+        column = jnp.where(independent, _unit(column), _unit(_orthogonal_part(_unit(other), columns)))
+        columns.append(_unit(_orthogonal_part(column, columns)))
+    return jnp.stack(columns, axis=-1) if columns else matrix
+
+
+def cholesky_qr(matrix: Float32[Array, "... n r"]) -> Float32[Array, "... n r"]:
+    """The same by the Cholesky factor of the Gram matrix, three times: ``M^T M = L L^T``, then ``M L^-T``.
+
+    Only products of matrices, so the fastest on accelerators. The Gram matrix squares the condition number; columns of
+    length 1, a small shift and the repetitions make up for it. Where they do not, as with columns that depend on
+    others, Householder's way is taken.
+    """
+    basis = jnp.swapaxes(_unit(jnp.swapaxes(matrix, -1, -2)), -1, -2)
+    for shift in (SHIFT, SHIFT, 0.0):
+        gram = _gram(basis) + shift * jnp.eye(basis.shape[-1])
+        rows = jnp.swapaxes(basis, -1, -2)
+        basis = jnp.swapaxes(jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(gram), rows, lower=True), -1, -2)
+    defect = jnp.max(jnp.abs(_gram(basis) - jnp.eye(basis.shape[-1])), initial=0.0)
+    # A NaN is no number below the limit.
+    return lax.cond(defect < DEPENDENT, lambda: basis, lambda: householder_qr(matrix))
+
+
+METHODS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "householder": householder_qr,
+    "gram_schmidt": gram_schmidt,
+    "cholesky": cholesky_qr,
+}
+
+
+def orthonormal(matrix: Float32[Array, "... n r"], method: str = "auto") -> Float32[Array, "... n r"]:
+    """An orthonormal basis of each matrix by one of `METHODS`, or the one that suits the shape and the backend.
+
+    ``"auto"`` takes Gram-Schmidt up to rank 4, beyond that Householder on CPUs and Cholesky on accelerators. The same
+    input gives the same bits on every worker, as long as all have the same kind of device.
+    """
+    if method == "auto":
+        many = "householder" if jax.default_backend() == "cpu" else "cholesky"
+        method = "gram_schmidt" if matrix.shape[-1] <= FEW_COLUMNS else many
+    return METHODS[method](matrix)
 
 
 def unit_columns(key: jax.Array, matrix: Float32[Array, "... m r"]) -> Float32[Array, "... m r"]:
@@ -23,3 +82,25 @@ def unit_columns(key: jax.Array, matrix: Float32[Array, "... m r"]) -> Float32[A
     alive = (length > jnp.sqrt(jnp.finfo(jnp.float32).tiny)) & jnp.isfinite(length)
     fresh = jax.random.normal(key, matrix.shape, matrix.dtype) / jnp.sqrt(jnp.float32(matrix.shape[-2]))
     return jnp.where(alive, matrix / jnp.where(alive, length, 1.0), fresh)
+
+
+def _gram(matrix: jax.Array) -> jax.Array:
+    return jnp.einsum("...nr,...ns->...rs", matrix, matrix, precision=lax.Precision.HIGHEST)
+
+
+def _orthogonal_part(column: jax.Array, others: list[jax.Array]) -> jax.Array:
+    for other in others:
+        column = column - jnp.sum(other * column, axis=-1, keepdims=True) * other
+    return column
+
+
+def _unit(rows: jax.Array) -> jax.Array:
+    """Vectors along the last axis scaled to length 1; zeros stay zeros."""
+    largest = jnp.max(jnp.abs(rows), axis=-1, keepdims=True, initial=0.0)
+    rows = rows / jnp.where(largest > 0, largest, 1.0)
+    length = _length(rows)
+    return rows / jnp.where(length > 0, length, 1.0)
+
+
+def _length(rows: jax.Array) -> jax.Array:
+    return jnp.sqrt(jnp.sum(rows**2, axis=-1, keepdims=True))

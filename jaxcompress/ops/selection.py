@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int32
 
+from jaxcompress.ops.checks import check_integer
 from jaxcompress.ops.compaction import places_of
 from jaxcompress.ops.counting import largest_mask
 
@@ -13,10 +14,15 @@ from jaxcompress.ops.counting import largest_mask
 LONG = 2**16
 
 
-def check_density(density: Any) -> None:
-    """ValueError unless `density` is a fraction in (0, 1]."""
+def check_density(density: Any, name: str = "density", meaning: str = "the fraction kept") -> None:
+    """ValueError unless `density`, an argument of this name and meaning, is a fraction in (0, 1]."""
     if isinstance(density, bool) or not isinstance(density, int | float) or not 0 < density <= 1:
-        raise ValueError(f"density is the fraction kept, in (0, 1]; got {density!r}. To keep 1 % write 0.01.")
+        raise ValueError(f"{name} is {meaning}, in (0, 1]; got {density!r}. For 1 % write 0.01.")
+
+
+def check_block(block: Any) -> None:
+    """ValueError unless `block` is a number of entries."""
+    check_integer("block", block, 2, "the number of entries searched together")
 
 
 def kept_of(density: float, length: int) -> int:
@@ -41,3 +47,10 @@ def largest_in_order(rows: Float[Array, "rows length"], density: float) -> Int32
     places = largest(rows, density)
     # Those of long rows come in order from their compaction.
     return places if rows.shape[1] >= LONG else jnp.sort(places, axis=1)
+
+
+def entries(
+    rows: Float[Array, "rows length"], places: Int32[Array, "rows kept"]
+) -> tuple[Int32[Array, "rows kept"], Float[Array, "rows kept"]]:
+    """These places, and what stands there."""
+    return places, jnp.take_along_axis(rows, places, axis=1)

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from jaxcompress.base import Compressor, Reduced, expressible
+from jaxcompress.base import Compressor, Reduced, expressible, facts_of
 from jaxcompress.ops.trees import join, only, path_text, sum_bits
 
 
@@ -80,4 +80,4 @@ def partition(compressors: dict[str, Compressor], labels: Callable[[Any], Any]) 
     def message_bits(params):
         return join(params, *(compressors[label].message_bits(part) for label, part in parts_of(params).items()))
 
-    return Compressor(init, reduce, message_bits, remembers=any(one.remembers for one in compressors.values()))
+    return Compressor(init, reduce, message_bits, **facts_of(*compressors.values()))

@@ -9,7 +9,7 @@ import optax
 from jax import lax
 
 from jaxcompress._compat import may_differ, vary
-from jaxcompress.base import Compressor, Reduced, expressible
+from jaxcompress.base import Compressor, Reduced, expressible, facts_of
 
 
 class SwitchState(NamedTuple):
@@ -87,7 +87,7 @@ def switch(schedule: Callable[[jax.Array], Any], *compressors: Compressor) -> Co
     def message_bits(params):
         return jax.tree.map(lambda *bits: min(bits), *(one.message_bits(params) for one in compressors))
 
-    return Compressor(init, reduce, message_bits, remembers=any(one.remembers for one in compressors))
+    return Compressor(init, reduce, message_bits, **facts_of(*compressors))
 
 
 def _gives_an_index(schedule: Callable) -> bool:

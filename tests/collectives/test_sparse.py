@@ -11,16 +11,20 @@ from helpers import WORKERS, assert_close, mean_over_workers, random_updates, ru
 from jaxcompress import cast, dense, error_feedback, power_sgd, qsgd, sparse
 from jaxcompress.ops.packing import bits_for, words_for
 from jaxcompress.ops.places import place_words
+from jaxcompress.ops.selection import entries
 
 
-def first_of_rows(rows, count=2):
+def first_of_rows(key, rows, count=2):
     """Always the first places of a row: every worker chooses the same ones."""
-    return jnp.broadcast_to(jnp.arange(min(count, rows.shape[1]), dtype=jnp.int32), (rows.shape[0], count))
+    del key
+    places = jnp.broadcast_to(jnp.arange(min(count, rows.shape[1]), dtype=jnp.int32), (rows.shape[0], count))
+    return entries(rows, places)
 
 
-def last_of_rows(rows):
+def last_of_rows(key, rows):
     """The last place of a row, which may lie in the filling of the last row."""
-    return jnp.full((rows.shape[0], 1), rows.shape[1] - 1, jnp.int32)
+    del key
+    return entries(rows, jnp.full((rows.shape[0], 1), rows.shape[1] - 1, jnp.int32))
 
 
 # Made once, since a compressor is compiled once.

@@ -15,6 +15,7 @@ from helpers import BFLOAT16, assert_close, first_state, mean_over_workers, rand
 
 import jaxcompress
 from jaxcompress import (
+    block_max,
     block_top_k,
     cast,
     compress,
@@ -31,6 +32,7 @@ from jaxcompress import (
 
 # Made once, since a compressor is compiled once.
 SIGNS = two_phase(sign(32))
+SIGNS_OF_MAXIMA = two_phase(block_max(16, inner=sign()))
 
 
 def numpy_signs(pieces, size):
@@ -146,6 +148,14 @@ def test_bytes_of_8_16_and_64_workers_grow_as_a_rings_own_share_and_no_more(text
 def test_signs_keep_their_scale_where_a_piece_is_short(size):
     outcome = run(SIGNS, jnp.ones((8, size)), ())
     assert_close(outcome.mean, jnp.ones((8, size)))
+
+
+@pytest.mark.parametrize("size", [3, 40, 1024 + 17])
+def test_signs_of_the_entries_that_blocks_keep_count_no_filling(size):
+    outcome = run(SIGNS_OF_MAXIMA, jnp.ones((8, size)), ())
+    mean = np.asarray(outcome.mean[0])
+    np.testing.assert_allclose(mean[mean != 0], 1, rtol=1e-6)
+    assert np.count_nonzero(mean) == -(-size // 16)
 
 
 def test_an_owner_of_filling_changes_nothing():

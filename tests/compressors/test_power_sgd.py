@@ -9,7 +9,7 @@ import pytest
 from helpers import WORKERS, assert_close, assert_same_bits, first_state, mean_over_workers, random_updates, run, runner
 
 import jaxcompress
-from jaxcompress import cast, dense, error_feedback, power_sgd
+from jaxcompress import batched_power_sgd, cast, dense, error_feedback, parse, power_sgd
 from jaxcompress.compressors.power_sgd import PowerSGDState
 
 # Made once, since a compressor is compiled once.
@@ -218,3 +218,28 @@ def test_what_is_no_count_is_refused(name, value):
 def test_rank_zero_is_refused():
     with pytest.raises(ValueError, match="rank is an integer of at least 1; got 0"):
         power_sgd(0)
+
+
+def test_batched_it_is_power_sgd_of_the_square_matrix():
+    like = {"a": jnp.zeros((6, 5)), "b": jnp.zeros(6)}  # 36 entries: 6 x 6
+    updates = random_updates(0, like)
+    square = jnp.concatenate([updates["a"].reshape(4, 30), updates["b"]], axis=1).reshape(4, 6, 6)
+    outcome = run(batched_power_sgd(2), updates, first_state(batched_power_sgd(2), like))
+    expected = run(power_sgd(2), square, first_state(power_sgd(2), jnp.zeros((6, 6))))
+    found = np.concatenate([np.asarray(outcome.mean["a"]).reshape(4, 30), outcome.mean["b"]], axis=1)
+    np.testing.assert_allclose(found, np.asarray(expected.mean).reshape(4, 36), atol=1e-6)
+
+
+def test_batched_its_bits_are_those_of_two_factors_of_the_square_root():
+    like = {"a": jax.ShapeDtypeStruct((90, 100), jnp.float32), "b": jax.ShapeDtypeStruct((1000,), jnp.float32)}
+    assert sum(batched_power_sgd(2).message_bits(like).values()) == 32 * 2 * (100 + 100)
+
+
+def test_batched_it_is_one_expression_of_others():
+    like = {"a": jnp.zeros((6, 5)), "b": jnp.zeros(9)}
+    updates = random_updates(1, like)
+    outcomes = [
+        run(one, updates, first_state(one, like))
+        for one in (parse("batched_power_sgd(1)"), parse("whole_model(power_sgd(1), axes=2)"))
+    ]
+    assert_same_bits(*outcomes)

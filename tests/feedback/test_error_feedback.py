@@ -206,7 +206,7 @@ def test_what_is_no_compressor_is_refused(inner):
     ],
 )
 def test_a_memory_around_a_memory_is_refused(inner):
-    with pytest.raises(ValueError, match="has an error memory already"):
+    with pytest.raises(ValueError, match="has a memory already"):
         error_feedback(parse(inner))
 
 

@@ -7,10 +7,11 @@ import pytest
 from helpers import FLOAT32, assert_close, assert_same_bits
 
 from jaxcompress import data_mesh
-from jaxcompress.ops.orthogonal import orthonormal, unit_columns
+from jaxcompress.ops.orthogonal import METHODS, orthonormal, unit_columns
 
 unit = jax.jit(unit_columns)
-basis_of = jax.jit(orthonormal)
+basis_of = jax.jit(orthonormal, static_argnames="method")
+every_method = pytest.mark.parametrize("method", ["auto", *METHODS])
 
 rng = np.random.default_rng(0)
 FULL = rng.standard_normal((20, 4)).astype(np.float32)
@@ -28,23 +29,43 @@ MATRICES = {
 }
 
 
+@every_method
 @pytest.mark.parametrize("name", MATRICES)
-def test_the_basis_is_orthonormal(name):
-    basis = basis_of(jnp.asarray(MATRICES[name]))
+def test_the_basis_is_orthonormal(name, method):
+    basis = basis_of(jnp.asarray(MATRICES[name]), method)
     np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), **FLOAT32)
 
 
+@every_method
 @pytest.mark.parametrize("name", MATRICES)
-def test_the_basis_contains_the_columns(name):
+def test_the_basis_contains_the_columns(name, method):
     matrix = MATRICES[name].astype(np.float64)
-    basis = np.asarray(basis_of(jnp.asarray(MATRICES[name])), np.float64)
+    basis = np.asarray(basis_of(jnp.asarray(MATRICES[name]), method), np.float64)
     np.testing.assert_allclose(basis @ (basis.T @ matrix), matrix, rtol=0, atol=1e-5 * max(1e-30, np.abs(matrix).max()))
 
 
-def test_a_batch_is_its_matrices_one_by_one():
-    batch = rng.standard_normal((2, 3, 9, 2)).astype(np.float32)
-    one_by_one = np.stack([[basis_of(jnp.asarray(matrix)) for matrix in row] for row in batch])
-    assert_close(basis_of(jnp.asarray(batch)), one_by_one)
+@every_method
+@pytest.mark.parametrize("rank", [1, 2, 6])
+def test_a_batch_is_its_matrices_one_by_one(rank, method):
+    batch = rng.standard_normal((2, 3, 9, rank)).astype(np.float32)
+    one_by_one = np.stack([[basis_of(jnp.asarray(matrix), method) for matrix in row] for row in batch])
+    assert_close(basis_of(jnp.asarray(batch), method), one_by_one)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_columns_of_very_different_size_count_alike(method):
+    matrix = (FULL * 10.0 ** np.array([6, -6, 0, 3])).astype(np.float32)
+    basis = np.asarray(basis_of(jnp.asarray(matrix), method), np.float64)
+    units = matrix / np.linalg.norm(matrix.astype(np.float64), axis=0)
+    np.testing.assert_allclose(basis @ (basis.T @ units), units, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_nearly_dependent_columns_still_give_a_basis(method):
+    matrix = FULL.copy()
+    matrix[:, 1] = FULL[:, 0] + 1e-4 * FULL[:, 1]
+    basis = np.asarray(basis_of(jnp.asarray(matrix), method), np.float64)
+    np.testing.assert_allclose(basis.T @ basis, np.eye(4), **FLOAT32)
 
 
 def test_living_columns_get_length_one_and_keep_their_direction():

@@ -1,0 +1,29 @@
+"""What constructors ask of their arguments, and the words in which they refuse."""
+
+from typing import Any
+
+from jaxcompress.base import Compressor
+
+
+def check_integer(name: str, value: Any, least: int, meaning: str = "") -> None:
+    """ValueError unless `value`, an argument of this name and meaning, is an integer of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} is {meaning + ', ' if meaning else ''}an integer of at least {least}; got {value!r}.")
+
+
+def check_forgets(outer: str, inner: Compressor, why: str) -> None:
+    """ValueError, in the name of what is around it, if `inner` carries something from step to step."""
+    if inner.remembers:
+        raise ValueError(
+            f"{inner!r} carries what it did not send to the next step, and {outer} {why}. Put memories outside: "
+            f"error_feedback({outer}(…))."
+        )
+
+
+def check_conserves(outer: str, inner: Compressor) -> None:
+    """ValueError, in the name of what is around it, if `inner` declares that it does not keep the law."""
+    if not inner.conserves:
+        raise ValueError(
+            f"{outer} needs to know what was sent, and {inner!r} gives an average that is none of it: there is nothing "
+            f"to carry over. Use it by itself, or sign() in its place."
+        )

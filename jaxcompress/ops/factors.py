@@ -1,0 +1,90 @@
+"""Thin factors of matrices: products with them, their bases, and which matrices there are."""
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcompress.ops.orthogonal import METHODS, orthonormal, unit_columns
+
+# Up to this rank P Q^T is a sum of outer products, which is computed where it is used; beyond, it is a matrix product,
+# which is cheaper to compute and costs a pass over memory.
+OUTER = 4
+
+
+def check_method(orthogonalize: Any) -> None:
+    """ValueError unless it names a way to orthogonalise."""
+    if orthogonalize not in ("auto", *METHODS):
+        raise ValueError(
+            f"orthogonalize is a method, one of {', '.join(map(repr, ('auto', *METHODS)))}; got {orthogonalize!r}."
+        )
+
+
+def orthonormal_tree(factors: Any, method: str) -> Any:
+    """Orthonormal bases of all factors, (batch, n, r) each; those of one shape in one call."""
+    leaves, treedef = jax.tree.flatten(factors)
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for place, x in enumerate(leaves):
+        alike.setdefault(x.shape[1:], []).append(place)
+    found = {}
+    for places in alike.values():
+        basis = orthonormal(jnp.concatenate([leaves[place] for place in places]), method)
+        ends = [sum(leaves[place].shape[0] for place in places[: i + 1]) for i in range(len(places))]
+        found.update(zip(places, jnp.split(basis, ends[:-1]), strict=True))
+    return treedef.unflatten([found[place] for place in range(len(leaves))])
+
+
+def matrix_shape(x: Any, batch_axes: int = 0) -> tuple[int, int, int]:
+    """``(batch, n, m)``: the last axis against all others but the first `batch_axes`; a vector is n x 1."""
+    batch, kernel = x.shape[:batch_axes], x.shape[batch_axes:]
+    if len(kernel) < 2:
+        return math.prod(batch), math.prod(kernel), 1
+    return math.prod(batch), math.prod(kernel[:-1]), kernel[-1]
+
+
+def product(p: Any, q: Any, updates: Any) -> Any:
+    """P Q^T of every array, in the array's own shape and dtype."""
+    return jax.tree.map(
+        lambda p, q, x: _times_transposed(p, q).reshape(x.shape).astype(x.dtype),
+        p,
+        q,
+        updates,
+    )
+
+
+def random_bases(key: jax.Array, shapes: Any) -> Any:
+    """Orthonormal columns: a random start that is nearly singular would cost precision even at full rank."""
+    leaves, treedef = jax.tree.flatten(shapes)
+    keys = jax.random.split(key, max(1, len(leaves)))
+    return treedef.unflatten([orthonormal(jax.random.normal(keys[i], x.shape, x.dtype)) for i, x in enumerate(leaves)])
+
+
+def alive(key: jax.Array, q: Any) -> Any:
+    """Warm starts with columns of length 1, the dead ones refilled; see `unit_columns`."""
+    leaves, treedef = jax.tree.flatten(q)
+    keys = jax.random.split(key, max(1, len(leaves)))
+    return treedef.unflatten([unit_columns(keys[i], x) for i, x in enumerate(leaves)])
+
+
+# Full precision: accelerators round factors to bfloat16 by default, and `sent` would no longer add up to `mean`.
+
+
+def times(matrix: jax.Array, q: jax.Array) -> jax.Array:
+    """``M Q`` of a batch."""
+    return jnp.einsum("bnm,bmr->bnr", matrix, q, precision=lax.Precision.HIGHEST)
+
+
+def transposed_times(matrix: jax.Array, p: jax.Array) -> jax.Array:
+    """``M^T P`` of a batch."""
+    # As (P^T M)^T, which reads M row by row: with the long matrix on the left a CPU takes six times longer.
+    left = jnp.swapaxes(p, 1, 2)
+    return jnp.swapaxes(jnp.einsum("brn,bnm->brm", left, matrix, precision=lax.Precision.HIGHEST), 1, 2)
+
+
+def _times_transposed(p: jax.Array, q: jax.Array) -> jax.Array:
+    if 1 <= p.shape[2] <= OUTER:  # an empty array has rank 0
+        return functools.reduce(jnp.add, [p[:, :, None, i] * q[:, None, :, i] for i in range(p.shape[2])])
+    return jnp.einsum("bnr,bmr->bnm", p, q, precision=lax.Precision.HIGHEST)

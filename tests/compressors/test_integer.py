@@ -1,0 +1,69 @@
+"""Integers against NumPy's rounding; the scale, the largest of a group, and the bits."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxcompress import int2, int4, int8, parse
+
+
+def sent(compressor, x, seed=0):
+    x = jnp.asarray(x)
+    return np.asarray(compressor.codec.decode(compressor.codec.encode(jax.random.key(seed), x), x))
+
+
+def rounded(x, bits, group):
+    """Every group's entries to the nearest of the levels, in float64."""
+    steps, out = 2 ** (bits - 1) - 1, np.zeros(len(x))
+    for start in range(0, len(x), group):
+        part = np.asarray(x[start : start + group], np.float64)
+        scale = np.abs(part).max() / steps
+        out[start : start + group] = np.round(part / scale) * scale if scale else 0
+    return out
+
+
+@pytest.mark.parametrize(("make", "bits"), [(int8, 8), (int4, 4), (int2, 2)])
+@pytest.mark.parametrize("size", [1, 31, 32, 33, 500])
+def test_entries_become_the_nearest_level(make, bits, size):
+    x = np.random.default_rng(size).standard_normal(size).astype(np.float32)
+    found, expected = sent(make(group=32), x), rounded(x, bits, 32)
+    # An entry half-way between two levels may go to either; there are none among these.
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [int8, int4, int2])
+def test_the_largest_of_a_group_is_exact(make):
+    x = np.random.default_rng(1).standard_normal(64).astype(np.float32)
+    place = np.argmax(np.abs(x))
+    np.testing.assert_allclose(sent(make(group=64), x)[place], x[place], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("make", "bits"), [(int8, 8), (int4, 4), (int2, 2)])
+def test_random_rounding_has_the_variance_of_the_closed_form(make, bits):
+    x = jnp.asarray(np.random.default_rng(2).standard_normal(64), jnp.float32)
+    codec, draws = make(group=64, stochastic=True).codec, 4000
+    keys = jax.random.split(jax.random.key(0), draws)
+    found = np.asarray(jax.jit(jax.vmap(lambda key: codec.decode(codec.encode(key, x), x)))(keys), np.float64)
+    step = np.abs(x).max() / (2 ** (bits - 1) - 1)
+    part = np.abs(x) / step % 1
+    expected = np.sum(step**2 * part * (1 - part))
+    assert abs(found.var(axis=0).sum() - expected) <= 0.1 * expected
+
+
+@pytest.mark.parametrize(("text", "bits", "group"), [("int8()", 8, 256), ("int4()", 4, 64), ("int2()", 2, 32)])
+def test_bits_are_those_of_the_entries_and_a_scale_a_group(text, bits, group):
+    assert parse(text).message_bits(jax.ShapeDtypeStruct((2560,), jnp.float32)) == bits * 2560 + 32 * 2560 // group
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_a_group_that_is_not_finite_is_seen_and_others_are_not_touched(value):
+    x = np.ones(64, np.float32)
+    x[3] = value
+    found = sent(int8(group=32), x)
+    assert np.all(np.isnan(found[:32])) and np.all(found[32:] == 1)
+
+
+def test_group_is_a_number_of_entries():
+    with pytest.raises(ValueError, match="group is the number of entries that share a scale, an integer of at least 1"):
+        int8(group=0)

@@ -1,0 +1,56 @@
+"""The pages that the code tells are what it says now, and what they call possible is."""
+
+import importlib.util
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import FLOAT32, first_state, mean_over_workers, random_updates, run
+
+import jaxcompress
+
+DOCS = Path(__file__).parent.parent / "docs"
+LIKE = {"matrix": jnp.zeros((16, 24)), "vector": jnp.zeros(70)}
+
+
+def generator():
+    """docs/generate.py as a module."""
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATE = generator()
+
+
+@pytest.mark.parametrize("name", GENERATE.PAGES)
+def test_a_generated_page_is_up_to_date(name):
+    assert (DOCS / name).read_text() == GENERATE.PAGES[name](), "run: make docs"
+
+
+def test_every_compressor_at_the_door_has_its_section():
+    listed = {name for names in GENERATE.FAMILIES.values() for name in names}
+    made = {name for name in jaxcompress.__all__ if getattr(getattr(jaxcompress, name), "expressible", False)}
+    assert made - listed == {"by_path", "by_shape", "warmup"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("outer", GENERATE.OUTER)
+def test_every_pair_that_can_be_built_keeps_the_law(outer):
+    built = 0
+    for inner in GENERATE.INNER:
+        try:
+            compressor = jaxcompress.parse(outer.format(inner))
+        except jaxcompress.ExpressionError:
+            continue
+        if not compressor.conserves or "hierarchical" in outer:  # two axes: tests/collectives/test_hierarchical.py
+            continue
+        updates = random_updates(0, LIKE)
+        outcome = run(compressor, updates, first_state(compressor, LIKE))
+        for mean, expected in zip(*map(jax.tree.leaves, (outcome.mean, mean_over_workers(outcome.sent))), strict=True):
+            np.testing.assert_allclose(mean[0], expected, **FLOAT32, err_msg=compressor.expression)
+        built += 1
+    assert built or "hierarchical" in outer
