@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -119,12 +119,16 @@ class Compressor(NamedTuple):
         return self.expression or f"Compressor(reduce={self.reduce!r})"
 
 
-def facts_of(*inner: Compressor) -> dict[str, bool]:
+class Facts(TypedDict):
+    """What of a compressor follows from those inside it."""
+
+    remembers: bool
+    conserves: bool
+
+
+def facts_of(*inner: Compressor) -> Facts:
     """What a compressor around these is, since they are: arguments of `Compressor`."""
-    return {
-        "remembers": any(one.remembers for one in inner),
-        "conserves": all(one.conserves for one in inner),
-    }
+    return {"remembers": any(one.remembers for one in inner), "conserves": all(one.conserves for one in inner)}
 
 
 @jax.tree_util.register_dataclass

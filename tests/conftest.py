@@ -23,7 +23,7 @@ else:
     os.environ["XLA_FLAGS"] = _flags
 
 
-# Every compiled program keeps pieces of memory mapped; Linux gives a process 65,530 of them, and beyond that the compiler
+# Compiled programs keep pieces of memory mapped. Linux gives a process 65,530 of them, and beyond that the compiler
 # crashes. So programs are forgotten in time.
 MOST_MAPPINGS = 40_000
 

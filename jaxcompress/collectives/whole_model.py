@@ -10,7 +10,6 @@ import numpy as np
 
 from jaxcompress.base import Compressor, Reduced, expressible, facts_of
 from jaxcompress.ops.checks import check_forgets
-from jaxcompress.ops.trees import sum_bits
 
 
 @expressible
@@ -57,7 +56,7 @@ def whole_model(inner: Compressor, axes: int = 1) -> Compressor:
 
     def message_bits(params):
         leaves, treedef = jax.tree.flatten(params)
-        total = sum_bits(jax.tree.leaves(inner.message_bits(_like(params, axes))))
+        total = sum(jax.tree.leaves(inner.message_bits(_like(params, axes))))
         # Rounded where the parts meet, so that together they are the whole.
         ends = [total * sum(x.size for x in leaves[:i]) // max(1, _size(leaves)) for i in range(len(leaves) + 1)]
         return treedef.unflatten([end - start for start, end in itertools.pairwise(ends)])
@@ -90,7 +89,7 @@ def _joined(updates: Any, axes: int) -> jax.Array:
     return jnp.pad(flat, (0, math.prod(shape) - flat.size)).reshape(shape)
 
 
-def _cut(whole: jax.Array, like: Any) -> Any:
+def _cut(whole: Any, like: Any) -> Any:
     leaves, treedef = jax.tree.flatten(like)
     ends = np.cumsum([x.size for x in leaves]).tolist()
     parts = jnp.split(whole.ravel(), ends)

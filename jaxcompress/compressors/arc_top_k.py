@@ -71,7 +71,7 @@ def arc_top_k(density: float, block: int = 1024, columns: int = 4, inner: Compre
         leaves, treedef = jax.tree.flatten(updates)
         sketch_key, inner_key = jax.random.split(key)
         rows = [rows_of(x) for x in leaves]
-        sketches = fused_mean([_sketch(sketch_key, one, columns) for one in rows], axis_name)
+        sketches = jax.tree.leaves(fused_mean([_sketch(sketch_key, one, columns) for one in rows], axis_name))
         places = [largest_in_order(jnp.sum(one**2, axis=1)[None], density)[0] for one in sketches]
         values = [one[at] for one, at in zip(rows, places, strict=True)]
         reduced, state = inner.reduce(inner_key, treedef.unflatten(values), state, axis_name)

@@ -80,6 +80,7 @@ def _integer(bits: int, group: int, stochastic: bool) -> Compressor:
         return pack_levels(level, x.size, bits), scale[:, 0]
 
     def decode(message, like):
-        return from_levels(*message, like, bits, group)
+        words, scale = message
+        return from_levels(words, scale, like, bits, group)
 
     return gathered(Codec(encode, decode, piece=group))

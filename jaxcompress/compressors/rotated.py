@@ -59,7 +59,7 @@ def rotated(inner: Compressor, block: int = 1024) -> Compressor:
     def project(key, x):
         rows, length = _row_shape(x.size, block)
         flat = jnp.pad(x.astype(jnp.float32).ravel(), (0, rows * length - x.size)).reshape(rows, length)
-        return hadamard(flat * _signs(key, flat.shape)).ravel()
+        return hadamard(flat * _signs(key, (rows, length))).ravel()
 
     def lift(key, image, like):
         rows, length = _row_shape(like.size, block)

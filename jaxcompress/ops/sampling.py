@@ -21,7 +21,7 @@ def strata(length: int, kept: int) -> tuple[np.ndarray, np.ndarray]:
 def one_of_each(key: jax.Array, length: int, kept: int) -> Int32[Array, " kept"]:
     """One place of each stratum, all of a stratum with equal chances."""
     starts, sizes = strata(length, kept)
-    return starts + jax.random.randint(key, (kept,), 0, sizes)
+    return jnp.asarray(starts) + jax.random.randint(key, (kept,), 0, sizes)
 
 
 def most_of_bernoulli(probability: float, length: int) -> int:
