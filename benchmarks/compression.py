@@ -64,6 +64,11 @@ CANDIDATES = [
     Candidate("power_sgd(1)"),
     Candidate("power_sgd(2)"),
     Candidate("power_sgd(4)"),
+    *map(Candidate, ("sampled_threshold(0.01)", "threshold(2.5, capacity=0.01)", "global_top_k(0.01)")),
+    *map(Candidate, ("random_k(0.01)", "bernoulli(0.01)", "importance_sampled(0.01)", "shared_top_k(0.01)")),
+    *map(Candidate, ("block_sparse(0.01)", "row_top_k(0.01)", "column_top_k(0.01)", "head_top_k(0.25, heads=8)")),
+    *map(Candidate, ("arc_top_k(0.01)", "nuqsgd(4)", "terngrad()", "natural()", "int8()", "int4()", "int2()")),
+    *map(Candidate, ("float8()", "sign_majority()", "rotated(sign())", "acp_sgd(4)", "batched_power_sgd(4)")),
 ]
 
 

@@ -49,7 +49,9 @@ def decode(text: str, grads: Any) -> Stage:
 
 def local_path(text: str, grads: Any) -> Stage:
     """What a step does with one worker: add the memory, compress, decode, new memory; the memory donated."""
-    optimizer, mesh = jaxcompress.compress(jaxcompress.parse(f"error_feedback({text})")), jaxcompress.data_mesh(1)
+    compressor, mesh = jaxcompress.parse(text), jaxcompress.data_mesh(1)
+    # What does not keep the law has nothing for a memory to carry.
+    optimizer = jaxcompress.compress(jaxcompress.error_feedback(compressor) if compressor.conserves else compressor)
     state = jaxcompress.init_state(optimizer, grads, mesh)
     specs = jaxcompress.state_specs(state)
 

@@ -210,7 +210,6 @@ ALL_COMPRESSORS: dict[str, Claims] = {
     "power_sgd(2, orthogonalize='cholesky')": Claims(
         contraction=nothing, limit="power_sgd(64, orthogonalize='cholesky')"
     ),
-    "power_sgd(3, orthogonalize='gram_schmidt')": Claims(contraction=nothing, limit="power_sgd(64)"),
     "acp_sgd(2)": Claims(contraction=nothing, limit="acp_sgd(64)", varies=True),
     "batched_power_sgd(2)": Claims(limit="batched_power_sgd(64)"),
     "svd(2)": Claims(contraction=svd_delta(2), limit="svd(64)"),
