@@ -87,11 +87,6 @@ def integer_delta(bits: int, group: int) -> Callable[[Any], float]:
     return delta
 
 
-def integer_omega(bits: int, group: int) -> Callable[[Any], float]:
-    """group / (4 s^2) of the docstring."""
-    return lambda x: min(group, x.size) / (4 * (2 ** (bits - 1) - 1) ** 2)
-
-
 def nuqsgd_omega(bits: int, group: int = 512) -> Callable[[Any], float]:
     """1/8 + min(l sqrt(g), l^2 g / 4) of the docstring."""
 
@@ -201,7 +196,7 @@ ALL_COMPRESSORS: dict[str, Claims] = {
     ),
     "natural()": Claims(variance=lambda x: 1 / 8, unbiased=True, random=True),
     "int8()": Claims(contraction=integer_delta(8, 256), limit="one_phase(dense())"),
-    "int4(stochastic=True)": Claims(variance=integer_omega(4, 64), unbiased=True, random=True),
+    "int4(stochastic=True)": Claims(variance=qsgd_omega(4, 64), unbiased=True, random=True),
     "int2(group=64)": Claims(contraction=integer_delta(2, 64)),
     "float8()": Claims(contraction=float8_delta(2.0**-4, 2.0**-10 / 448)),
     "float8('e5m2', group=64)": Claims(contraction=float8_delta(2.0**-3, 2.0**-17 / 57344, 64)),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import first_state, random_updates, run
 
-from jaxcompress import dense, error_feedback, parse, threshold
+from jaxcompress import error_feedback, parse, threshold
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.7, 100.0])
@@ -75,4 +75,3 @@ def test_a_value_that_is_no_magnitude_is_refused(value):
 def test_a_capacity_that_is_no_fraction_is_refused():
     with pytest.raises(ValueError, match="capacity is the most that is sent"):
         threshold(1.0, capacity=0.0)
-    assert dense().codec
