@@ -40,11 +40,11 @@ RUNS = [
     Run("cifar10", "configs/cifar10_resnet8_dense.yaml"),
     Run("cifar10", "configs/cifar10_resnet8_top_k.yaml"),
     Run("cifar10", "configs/cifar10_resnet8_power_sgd.yaml"),
-    Run("shakespeare", "configs/shakespeare_transformer_dense.yaml"),
-    Run("shakespeare", "configs/shakespeare_transformer_power_sgd.yaml"),
-    Run("shakespeare", "configs/shakespeare_lstm_dense.yaml"),
-    Run("shakespeare", "configs/shakespeare_lstm_power_sgd.yaml"),
-    Run("shakespeare", "configs/shakespeare_transformer_top_k.yaml"),
+    Run("transformer", "configs/shakespeare_transformer_dense.yaml"),
+    Run("transformer", "configs/shakespeare_transformer_power_sgd.yaml"),
+    Run("transformer", "configs/shakespeare_transformer_top_k.yaml"),
+    Run("lstm", "configs/shakespeare_lstm_dense.yaml"),
+    Run("lstm", "configs/shakespeare_lstm_power_sgd.yaml"),
 ]
 
 
@@ -52,7 +52,7 @@ RUNS = [
 class Options:
     """Which runs, and with which seeds."""
 
-    only: tuple[Literal["digits", "mnist", "cifar10", "shakespeare", "table"], ...] = ()  # all if none is named
+    only: tuple[Literal["digits", "mnist", "cifar10", "transformer", "lstm", "table"], ...] = ()  # all if none is named
     seeds: tuple[int, ...] = (0,)  # one run for each
 
 
