@@ -43,6 +43,7 @@ RUNS = [
     Run("transformer", "configs/shakespeare_transformer_dense.yaml"),
     Run("transformer", "configs/shakespeare_transformer_power_sgd.yaml"),
     Run("transformer", "configs/shakespeare_transformer_top_k.yaml"),
+    Run("transformer", "configs/shakespeare_transformer_top_k.yaml", "error_feedback(top_k(0.01))"),
     Run("lstm", "configs/shakespeare_lstm_dense.yaml"),
     Run("lstm", "configs/shakespeare_lstm_power_sgd.yaml"),
 ]
