@@ -1,4 +1,4 @@
-"""Every compressor through every law. A new one is one line in `helpers.ALL_COMPRESSORS`."""
+"""Every compressor through every law. A new one is one line in `claims.ALL_COMPRESSORS`."""
 
 import functools
 import operator
@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from claims import ALL_COMPRESSORS
 from helpers import (
-    ALL_COMPRESSORS,
     WORKERS,
     Outcome,
     assert_close,
