@@ -24,7 +24,7 @@ FAMILIES = {
         *("sign", "sign_majority", "rotated"),
     ],
     "Low rank": ["power_sgd", "acp_sgd", "batched_power_sgd", "svd"],
-    "Memories": ["error_feedback", "control_variate"],
+    "Memories": ["error_feedback", "momentum_correction", "ef21", "ef21_sgdm", "control_variate"],
     "Routes": ["dense", "one_phase", "two_phase", "hierarchical", "whole_model"],
     "Choices": ["partition", "switch", "monitor"],
 }
@@ -40,6 +40,8 @@ OUTER = [
     *("one_phase({})", "two_phase({})", "hierarchical(dense(), {})", "whole_model({})", "control_variate({}, 0.1)"),
     *(
         "error_feedback({})",
+        "momentum_correction({})",
+        "ef21({})",
         "partition({{'matrix': {}, 'rest': dense()}}, by_shape())",
         "switch(warmup(9), dense(), {})",
     ),
@@ -56,7 +58,12 @@ INNER = [
     ),
     *("block_sparse(0.01)", "shared_top_k(0.01)", "arc_top_k(0.01)", "qsgd(4)", "natural()", "int8()", "float8()"),
     *("cast('bfloat16')", "sign()", "sign_majority()", "rotated(qsgd(4))", "power_sgd(2)", "acp_sgd(2)", "svd(2)"),
-    *("two_phase(qsgd(4))", "error_feedback(top_k(0.01))", "control_variate(qsgd(2), 0.1)"),
+    *(
+        "two_phase(qsgd(4))",
+        "error_feedback(top_k(0.01))",
+        "momentum_correction(top_k(0.01))",
+        "control_variate(qsgd(2), 0.1)",
+    ),
 ]
 
 

@@ -52,7 +52,12 @@ from jaxcompress.distributed.placement import (
 from jaxcompress.distributed.step import local_value_and_grad, make_train_step
 from jaxcompress.expression import ExpressionError, parse, unparse
 from jaxcompress.feedback.control_variate import control_variate
-from jaxcompress.feedback.error_feedback import error_feedback, error_memory
+from jaxcompress.feedback.ef21 import ef21, ef21_sgdm
+from jaxcompress.feedback.error_feedback import error_feedback
+from jaxcompress.feedback.momentum_correction import momentum_correction
+from jaxcompress.ops.memories import error_memory
+from jaxcompress.optimizers.clip_by_local_norm import clip_by_local_norm
+from jaxcompress.optimizers.dgc import decayed_weights_with_momentum, dgc, dgc_ladder
 from jaxcompress.routing.labels import by_path, by_shape
 from jaxcompress.routing.partition import partition
 from jaxcompress.routing.switch import switch
@@ -62,10 +67,17 @@ from jaxcompress.stats.hlo_traffic import traffic_of_hlo
 from jaxcompress.stats.jaxpr_traffic import traffic_of_jaxpr
 from jaxcompress.stats.monitor import monitor, monitor_metrics
 from jaxcompress.stats.traffic import traffic
+from jaxcompress.transaction import skipped_steps, transaction
 from jaxcompress.transform import compress
 
 __all__ = [
     "compress",
+    "transaction",
+    "skipped_steps",
+    "dgc",
+    "dgc_ladder",
+    "clip_by_local_norm",
+    "decayed_weights_with_momentum",
     "Reduced",
     "Codec",
     "Compressor",
@@ -113,6 +125,9 @@ __all__ = [
     "svd",
     "control_variate",
     "error_feedback",
+    "ef21",
+    "ef21_sgdm",
+    "momentum_correction",
     "error_memory",
     "partition",
     "by_path",

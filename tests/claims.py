@@ -16,7 +16,8 @@ class Claims(NamedTuple):
     unbiased: bool = False  # E[sent] == x
     limit: str | None = None  # the expression at which it compresses nothing
     random: bool = False  # another key gives another message
-    forgets: bool = False  # what it does not send is gone, on purpose, and it cannot have an error memory
+    forgets: bool = False  # what it does not send is not all kept, on purpose, and it cannot have an error memory
+    rounds: float = 0.0  # error of one entry that is stored in its memory, by the largest of the memory
     varies: bool = False  # bits depend on the step or the workers, and message_bits is the least they can be
 
 
@@ -195,5 +196,11 @@ ALL_COMPRESSORS: dict[str, Claims] = {
     "svd(2)": Claims(contraction=svd_delta(2), limit="svd(64)"),
     "control_variate(qsgd(4), 0.5)": Claims(limit="control_variate(dense(), 0.5)", random=True, forgets=True),
     "error_feedback(top_k(0.1))": Claims(limit="error_feedback(dense())"),
+    "error_feedback(top_k(0.1), decay=0.9)": Claims(limit="error_feedback(dense(), decay=0.9)", forgets=True),
+    "error_feedback(top_k(0.1), dtype='bfloat16')": Claims(limit="error_feedback(dense())", rounds=2.0**-7),
+    "error_feedback(top_k(0.1), dtype='int8')": Claims(limit="error_feedback(dense())", rounds=1 / 127),
+    "momentum_correction(top_k(0.1))": Claims(limit="momentum_correction(dense())", forgets=True),
+    "ef21(top_k(0.1))": Claims(limit="ef21(dense())", forgets=True),
+    "ef21_sgdm(top_k(0.1))": Claims(limit="ef21_sgdm(dense(), momentum=0.0)", forgets=True),
     "monitor(error_feedback(power_sgd(2)))": Claims(limit="monitor(error_feedback(power_sgd(64)))"),
 }

@@ -128,13 +128,16 @@ def _is_per_worker(node: Any) -> bool:
     return isinstance(node, PerWorker)
 
 
-def assert_close(actual: Any, expected: Any, scale: float = 1.0) -> None:
-    """Equal up to the rounding of the coarser of the two dtypes, leaf by leaf; `scale` is the size of the numbers."""
+def assert_close(actual: Any, expected: Any, scale: float = 1.0, rounding: float = 0.0) -> None:
+    """Equal up to the rounding of the coarser of the two dtypes, leaf by leaf; `scale` is the size of the numbers.
+
+    `rounding` is what a compressor says that it rounds itself, in the units of the numbers.
+    """
     assert jax.tree.structure(actual) == jax.tree.structure(expected)
     for (path, a), e in zip(jax.tree_util.tree_leaves_with_path(actual), jax.tree.leaves(expected), strict=True):
         tolerance = BFLOAT16 if jnp.bfloat16 in (a.dtype, e.dtype) else FLOAT32
         a, e = np.asarray(a, np.float64), np.asarray(e, np.float64)
-        rtol, atol = tolerance["rtol"], tolerance["atol"] * scale
+        rtol, atol = tolerance["rtol"], tolerance["atol"] * scale + rounding
         np.testing.assert_allclose(a, e, rtol=rtol, atol=atol, err_msg=jax.tree_util.keystr(path))
 
 

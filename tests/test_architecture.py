@@ -27,6 +27,8 @@ FLOORS = {
     "routing": 3,
     "stats": 4,
     "transform": 4,
+    "transaction": 4,
+    "optimizers": 5,
     "distributed": 5,
     "expression": 6,
     "__init__": 7,

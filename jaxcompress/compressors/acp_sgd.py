@@ -9,7 +9,7 @@ from jax import lax
 from jaxcompress._compat import vary
 from jaxcompress.base import Compressor, Reduced, expressible, facts_of
 from jaxcompress.collectives.dense import dense
-from jaxcompress.ops.checks import check_integer
+from jaxcompress.ops.checks import check_integer, check_no_momentum
 from jaxcompress.ops.factors import (
     alive,
     check_method,
@@ -71,6 +71,7 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
     """
     check_integer("rank", rank, 1)
     check_method(orthogonalize)
+    check_no_momentum("acp_sgd", inner)
 
     def left(x):
         batch, n, m = matrix_shape(x)

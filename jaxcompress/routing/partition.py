@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from jaxcompress.base import Compressor, Reduced, expressible, facts_of
+from jaxcompress.collectives.dense import dense
 from jaxcompress.ops.trees import join, only, path_text, sum_bits
 
 
@@ -75,9 +77,16 @@ def partition(compressors: dict[str, Compressor], labels: Callable[[Any], Any]) 
         mean = join(updates, *(one.mean for one in reduced))
         sent = join(updates, *(one.sent for one in reduced))
         new_state = {label: new for label, (_, new) in parts.items()}
-        return Reduced(mean, sent, sum_bits([one.bits for one in reduced])), new_state
+        squared_norm = sum((one.energy() for one in reduced), jnp.float32(0))
+        return Reduced(mean, sent, sum_bits([one.bits for one in reduced]), squared_norm=squared_norm), new_state
+
+    def otherwise():
+        """The same partition of what averages the arrays that do not pay, where one of them is more than a mean."""
+        if all(one.otherwise is None for one in compressors.values()):
+            return None
+        return partition({label: one.otherwise or dense() for label, one in compressors.items()}, labels)
 
     def message_bits(params):
         return join(params, *(compressors[label].message_bits(part) for label, part in parts_of(params).items()))
 
-    return Compressor(init, reduce, message_bits, **facts_of(*compressors.values()))
+    return Compressor(init, reduce, message_bits, otherwise=otherwise(), **facts_of(*compressors.values()))

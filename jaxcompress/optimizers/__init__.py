@@ -1,0 +1,1 @@
+"""Optimizers made for compressed gradients, where a compressor before an ordinary one is not enough."""
