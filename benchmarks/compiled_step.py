@@ -30,8 +30,8 @@ def trace_step(optimizer: optax.GradientTransformation, mesh: Mesh, images_per_w
     state = rows_of_all(jax.eval_shape(optimizer.init, variables["params"]), mesh.size)
     rows = images_per_worker * mesh.size
     batch = {
-        "image": jax.ShapeDtypeStruct((rows, *IMAGE_SHAPE), jnp.float32),
-        "label": jax.ShapeDtypeStruct((rows,), jnp.int32),
+        "inputs": jax.ShapeDtypeStruct((rows, *IMAGE_SHAPE), jnp.float32),
+        "labels": jax.ShapeDtypeStruct((rows,), jnp.int32),
     }
     arguments = (variables["params"], state, variables["batch_stats"], batch)
     specs = (P(), jaxcompress.state_specs(state), P(), P("data"))

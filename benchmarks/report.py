@@ -36,11 +36,11 @@ def read_csv(name: str) -> list[dict[str, str]]:
 
 
 def write_csv(name: str, rows: Sequence[dict[str, Any]]) -> Path:
-    """Writes `rows`, which share their keys, to ``benchmarks/results/NAME``."""
+    """Writes `rows` to ``benchmarks/results/NAME``; a column that a row does not have stays empty in it."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / name
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer = csv.DictWriter(file, fieldnames=list(dict.fromkeys(key for row in rows for key in row)))
         writer.writeheader()
         writer.writerows(rows)
     return path

@@ -11,6 +11,7 @@ from train.errors import InputError
 RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
     "min_compression_rate": ("at least 1", lambda c: c.min_compression_rate >= 1),
     "bucket_mib": ("above 0 and finite", lambda c: c.bucket_mib is None or 0 < c.bucket_mib < math.inf),
+    "context": ("at least 1", lambda c: c.context >= 1),
     "learning_rate": ("above 0 and finite", lambda c: 0 < c.learning_rate < math.inf),
     "momentum": ("in [0, 1)", lambda c: 0 <= c.momentum < 1),
     "weight_decay": ("at least 0 and finite", lambda c: 0 <= c.weight_decay < math.inf),
@@ -49,7 +50,7 @@ def check_config(config: Config) -> None:
 
 
 def check_batch_size(batch_size: int, workers: int) -> None:
-    """Raises an `InputError` unless every worker gets the same number of images."""
+    """Raises an `InputError` unless every worker gets the same number of examples."""
     if batch_size % workers:
         below = batch_size // workers * workers
         nearest = f"{below} or {below + workers}" if below else f"{workers}"

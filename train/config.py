@@ -10,7 +10,7 @@ import tyro
 
 from train.config_file import read_yaml
 
-USAGE = """Train an image classifier with compressed gradients.
+USAGE = """Train an image classifier or a language model with compressed gradients.
 
 Usage: python -m train [CONFIG.yaml] [--field value …]. The file gives the defaults shown below, the command line
 overrides them. The last line on standard output is one JSON object, the summary of the run."""
@@ -23,11 +23,15 @@ class Config:
     name: str = "run"
     """What the run is called in its log; any text."""
     dataset: str = "digits"
-    """Data set: digits (ships with scikit-learn), mnist or cifar10."""
+    """Data set: of images digits (ships with scikit-learn), mnist or cifar10; of text tiny_shakespeare."""
     data_dir: str | None = None
     """Folder of the prepared TFDS data sets; None means the environment variable TFDS_DATA_DIR."""
     model: str = "simple_cnn"
-    """Model: simple_cnn, resnet8, resnet20, resnet18 or resnet50."""
+    """Model: for images simple_cnn, resnet8, resnet20, resnet18 or resnet50; for text lstm or transformer."""
+    context: int = 64
+    """Characters in an example of text, at least 1; images have none."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """What the model computes in. Parameters, gradients, error memories and the loss are float32 either way."""
     compressor: str = "dense()"
     """How gradients are averaged, as an expression: "error_feedback(top_k(0.01))"; dense() is the baseline."""
     min_compression_rate: float = 2.0
@@ -55,7 +59,7 @@ class Config:
     epochs: float = 3.0
     """Passes over the training data, fractions allowed; above 0."""
     batch_size: int = 128
-    """Images per step over all workers together; a multiple of the number of workers."""
+    """Examples per step over all workers together; a multiple of the number of workers."""
     seed: int = 0
     """Seed of the initial parameters and of the order of the data; from 0 to 2**32 - 1."""
     workers: int | None = None

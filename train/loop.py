@@ -36,7 +36,7 @@ def run(config: Config) -> Summary:
         if setup.progress.summary is not None:
             return setup.progress.summary
         with together():
-            dataset = load_dataset(config.dataset, config.data_dir)
+            dataset = load_dataset(config.dataset, config.data_dir, config.context)
             plan = make_plan(config, dataset)
         loop = Loop(setup, dataset, plan)
         at_end.callback(loop.close)
@@ -51,10 +51,10 @@ class Loop:
         self.setup, self.dataset, self.plan = setup, dataset, plan
         config, progress = setup.config, setup.progress
         self.schedule = make_schedule(config, plan.per_epoch, plan.total)
-        model = build_model(config.model, dataset.num_classes, dataset.image_shape)
-        self.evaluation = Evaluation(model, setup.mesh)
         sample = next(self._train_batches())
-        state, self.program = build_program(setup, model, dataset.image_shape, self.schedule, sample)
+        model = build_model(config.model, dataset.num_classes, sample["inputs"].shape[1:], config.precision)
+        self.evaluation = Evaluation(model, setup.mesh)
+        state, self.program = build_program(setup, model, self.schedule, sample)
         self.batches = self._train_batches()
         if setup.checkpoints is not None and progress.data is not None:
             state = TrainState(**setup.checkpoints.restore(state._asdict()))
@@ -167,6 +167,7 @@ class Loop:
         return Summary(
             test_accuracy=self.tested["test_accuracy"],
             test_loss=self.tested["test_loss"],
+            test_perplexity=self.tested["test_perplexity"],
             train_loss=self.history.mean(self.plan.per_epoch)[0],
             steps=self.plan.total,
             workers=self.setup.mesh.size,

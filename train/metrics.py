@@ -18,8 +18,9 @@ class Summary(TypedDict):
     the test loss so.
     """
 
-    test_accuracy: float  # fraction of the whole test set that is classified right, in [0, 1]
-    test_loss: float  # mean cross-entropy over the whole test set, in nats
+    test_accuracy: float  # fraction of the whole test set, of images or of next characters, that is hit, in [0, 1]
+    test_loss: float  # mean cross-entropy over the whole test set, in nats an image or a character
+    test_perplexity: float  # exp(test_loss), at least 1: customary for text, and given for images too
     train_loss: float  # mean cross-entropy over the steps of the last epoch's length
     steps: int  # optimizer steps of the whole run
     workers: int  # over how many workers gradients were averaged

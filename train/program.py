@@ -30,12 +30,10 @@ class Program(NamedTuple):
     dense_bytes_per_step: float  # the same with dense() as the compressor
 
 
-def build_program(
-    setup: Setup, model: nn.Module, image_shape: tuple[int, int, int], schedule: optax.Schedule, batch: Batch
-) -> tuple[TrainState, Program]:
+def build_program(setup: Setup, model: nn.Module, schedule: optax.Schedule, batch: Batch) -> tuple[TrainState, Program]:
     """The state before the first step, and the program for batches like `batch`."""
     shards = jaxcompress.shard_batch(batch, setup.mesh)
-    params, batch_stats = jaxcompress.replicate(init_model(model, image_shape, setup.config.seed), setup.mesh)
+    params, batch_stats = jaxcompress.replicate(init_model(model, batch, setup.config.seed), setup.mesh)
 
     def build(compressor: jaxcompress.Compressor) -> tuple[TrainState, Any, float]:
         optimizer = make_optimizer(setup.config, compressor, schedule)

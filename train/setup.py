@@ -11,9 +11,9 @@ import jaxcompress
 from train.checkpoint import Checkpoints, check_same_run
 from train.checks import check_batch_size, check_config
 from train.config import Config
-from train.data.catalogue import DATASETS
+from train.data.catalogue import DATASETS, TEXTS
 from train.errors import InputError, unknown, user_input
-from train.models.catalogue import MODELS
+from train.models.catalogue import IMAGE_MODELS, MODELS, TEXT_MODELS
 from train.processes import join_processes, make_mesh, together
 from train.progress import Progress
 from train.workdir import open_workdir
@@ -67,11 +67,17 @@ def prepare(config: Config, at_end: contextlib.ExitStack) -> Setup:
 
 
 def check_names(config: Config) -> None:
-    """Raises an `InputError` for a model or a data set that does not exist."""
+    """Raises an `InputError` for a model or a data set that does not exist, and for two that do not fit together."""
     if config.model not in MODELS:
         raise unknown("model", config.model, MODELS)
     if config.dataset not in DATASETS:
         raise unknown("data set", config.dataset, DATASETS)
+    kind, fitting = ("text", TEXT_MODELS) if config.dataset in TEXTS else ("images", IMAGE_MODELS)
+    if config.model not in fitting:
+        raise InputError(
+            f"model {config.model!r} does not fit data set {config.dataset!r}, which is {kind}. "
+            f"Models for {kind}: {', '.join(sorted(fitting))}."
+        )
 
 
 def check_agreement(config: Config, compressor: str) -> None:

@@ -1,4 +1,4 @@
-"""What is trained: the loss of a classifier, and its exact evaluation over a test set."""
+"""What is trained: the loss of a classifier, of images or of each next character, and its exact evaluation."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -15,9 +15,10 @@ import jaxcompress
 Batch = dict[str, Any]
 
 
-def init_model(model: nn.Module, image_shape: tuple[int, int, int], seed: int) -> tuple[Any, Any]:
-    """The parameters and the running statistics (empty without BatchNorm), the same in every process."""
-    init = jax.jit(lambda key: model.init(key, jnp.zeros((1, *image_shape)), train=False))
+def init_model(model: nn.Module, batch: Batch, seed: int) -> tuple[Any, Any]:
+    """Parameters for batches like this and running statistics (empty without BatchNorm), the same in every process."""
+    inputs = batch["inputs"]
+    init = jax.jit(lambda key: model.init(key, jnp.zeros((1, *inputs.shape[1:]), inputs.dtype), train=False))
     variables = init(jax.random.key(seed))
     return variables["params"], variables.get("batch_stats", {})
 
@@ -27,16 +28,21 @@ def make_loss(model: nn.Module) -> Callable[[Any, Any, Batch], tuple[jax.Array, 
 
     def loss_fn(params, batch_stats, batch):
         variables = {"params": params, "batch_stats": batch_stats}
-        logits, updated = model.apply(variables, batch["image"], train=True, mutable=["batch_stats"])
-        losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"])
-        accuracy = jnp.mean(logits.argmax(-1) == batch["label"])
-        return losses.mean(), (updated.get("batch_stats", {}), {"accuracy": accuracy})
+        logits, updated = model.apply(variables, batch["inputs"], train=True, mutable=["batch_stats"])
+        losses, correct = losses_and_hits(logits, batch["labels"])
+        return losses.mean(), (updated.get("batch_stats", {}), {"accuracy": jnp.mean(correct)})
 
     return loss_fn
 
 
+def losses_and_hits(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The cross-entropy of each label in nats, in float32 whatever the model computes in, and whether it is hit."""
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits.astype(jnp.float32), labels)
+    return losses, logits.argmax(-1) == labels
+
+
 class Evaluation:
-    """Evaluates a model on all workers, each example once, with the running statistics."""
+    """Evaluates a model on all workers, each label once, with the running statistics."""
 
     def __init__(self, model: nn.Module, mesh: Mesh):
         """Prepares the jitted sums over one batch, the same on every worker."""
@@ -44,20 +50,28 @@ class Evaluation:
         self._sums = jax.jit(lambda *arguments: batch_sums(model, *arguments), out_shardings=_replicated(mesh))
 
     def __call__(self, params: Any, batch_stats: Any, batches: Iterable[Batch]) -> dict[str, float]:
-        """The mean loss and the accuracy over all `batches` of this process and the others."""
+        """The mean loss, the accuracy and the perplexity over all `batches` of this process and the others."""
         # Each batch is dispatched at once; nothing waits for a result before the last batch is on its way.
         sums = [self._sums(params, batch_stats, jaxcompress.shard_batch(batch, self._mesh)) for batch in batches]
         loss, correct, weight = (math.fsum(map(float, column)) for column in zip(*jax.device_get(sums), strict=True))
-        return {"test_loss": loss / weight, "test_accuracy": correct / weight}
+        test_loss = loss / weight
+        return {"test_loss": test_loss, "test_accuracy": correct / weight, "test_perplexity": perplexity(test_loss)}
 
 
 def batch_sums(model: nn.Module, params: Any, batch_stats: Any, batch: Batch) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Sums over one global batch of loss, right answers and weight; filled-up rows weigh 0."""
-    logits = cast(jax.Array, model.apply({"params": params, "batch_stats": batch_stats}, batch["image"], train=False))
-    losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"])
-    weight = batch["weight"]
-    correct = logits.argmax(-1) == batch["label"]
-    return jnp.sum(losses * weight), jnp.sum(correct * weight), jnp.sum(weight)
+    """Sums over one global batch of loss, right answers and weight; what the batch is filled up with weighs 0."""
+    logits = cast(jax.Array, model.apply({"params": params, "batch_stats": batch_stats}, batch["inputs"], train=False))
+    losses, correct = losses_and_hits(logits, batch["labels"])
+    weights = batch["weights"]
+    return jnp.sum(losses * weights), jnp.sum(correct * weights), jnp.sum(weights)
+
+
+def perplexity(loss: float) -> float:
+    """``exp(loss)``: among how many equally likely labels a model with this loss still wavers."""
+    try:
+        return math.exp(loss)
+    except OverflowError:
+        return math.inf
 
 
 def _replicated(mesh: Mesh) -> NamedSharding:

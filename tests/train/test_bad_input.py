@@ -11,6 +11,15 @@ CASES = {
     "config file": (["none.yaml"], ["'none.yaml' cannot be read"]),
     "model": (["--model", "resnet81"], ["unknown model 'resnet81'", "'resnet8'"]),
     "data set": (["--dataset", "minst"], ["unknown data set 'minst'", "'mnist'"]),
+    "image model for text": (
+        ["--model", "resnet8", "--dataset", "tiny_shakespeare"],
+        ["model 'resnet8' does not fit data set 'tiny_shakespeare', which is text", "for text: lstm, transformer."],
+    ),
+    "text model for images": (
+        ["--model", "lstm", "--dataset", "mnist"],
+        ["model 'lstm' does not fit data set 'mnist', which is images", "for images: resnet18,"],
+    ),
+    "context": (["--context", "0"], ["context must be at least 1; got 0"]),
     "constructor": (["--compressor", "error_feedback(topk(0.01))"], ["'top_k'", "column 16", "^"]),
     "syntax": (["--compressor", "top_k(0.01"], ["column", "^"]),
     "no compressor": (["--compressor", "0.01"], ["not a compressor"]),

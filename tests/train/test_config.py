@@ -20,6 +20,7 @@ NAN, INF = float("nan"), float("inf")
 BROKEN = {
     "min_compression_rate": [0.5, NAN],
     "bucket_mib": [0.0, -1.0, INF, NAN],
+    "context": [0],
     "learning_rate": [0.0, -1.0, INF, NAN],
     "momentum": [-0.1, 1.0, NAN],
     "weight_decay": [-1e-4, INF, NAN],

@@ -13,8 +13,9 @@ from sklearn.datasets import load_digits
 from train.data import batches
 from train.data.augmentation import crop_and_flip
 from train.data.catalogue import DATASETS, load_dataset
-from train.data.dataset import DataError, Dataset, Split
-from train.data.prepared import read_prepared
+from train.data.dataset import DataError
+from train.data.images import Images, Split
+from train.data.prepared import read_images
 
 TFDS = Path(os.environ.get("TFDS_DATA_DIR", ""))
 
@@ -32,7 +33,7 @@ def numbered(train_size=50, test_size=11, augment=None):
     def split(size):
         return Split(rng.integers(0, 256, (size, 8, 8, 3), np.uint8), np.arange(size, dtype=np.int32))
 
-    return Dataset(
+    return Images(
         "numbered", split(train_size), split(test_size), 10, (120.0, 128.0, 136.0), (60.0, 64.0, 68.0), augment
     )
 
@@ -60,19 +61,19 @@ def test_every_example_at_most_once_an_epoch_and_only_the_remainder_is_left_out(
     dataset = numbered()
     steps = batches.steps_per_epoch(dataset, 12)
     assert steps == 4
-    labels = joined(take(dataset, 3 * steps), "label").reshape(3, steps * 12)
+    labels = joined(take(dataset, 3 * steps), "labels").reshape(3, steps * 12)
     assert all(len(set(epoch)) == steps * 12 for epoch in labels)
 
 
 def test_every_example_once_an_epoch_when_the_batches_divide_it():
     dataset = numbered(train_size=48)
-    labels = joined(take(dataset, 8), "label").reshape(2, 48)
+    labels = joined(take(dataset, 8), "labels").reshape(2, 48)
     np.testing.assert_array_equal(np.sort(labels), [np.arange(48)] * 2)
 
 
 def test_each_epoch_and_each_seed_has_its_own_order():
     dataset = numbered(train_size=48)
-    orders = [joined(take(dataset, 12, seed=seed), "label").reshape(3, 48) for seed in (0, 1)]
+    orders = [joined(take(dataset, 12, seed=seed), "labels").reshape(3, 48) for seed in (0, 1)]
     distinct = {tuple(order) for epochs in orders for order in epochs}
     assert len(distinct) == 6
 
@@ -87,17 +88,17 @@ def test_rows_of_all_processes_are_the_global_batch(process_count):
     dataset = numbered(augment=crop_and_flip)
     whole = take(dataset, 9)
     parts = [take(dataset, 9, process_index=p, process_count=process_count) for p in range(process_count)]
-    rejoined = [{key: joined(rows, key) for key in ("image", "label")} for rows in zip(*parts, strict=True)]
+    rejoined = [{key: joined(rows, key) for key in ("inputs", "labels")} for rows in zip(*parts, strict=True)]
     assert_same(rejoined, whole)
 
 
 def test_images_are_normalised_float32_and_labels_stay_with_them():
     dataset = numbered()
     (batch,) = take(dataset, 1)
-    assert batch["image"].dtype == np.float32
-    assert batch["label"].dtype == np.int32
-    expected = (dataset.train.images[batch["label"]] - np.array(dataset.mean)) / np.array(dataset.std)
-    np.testing.assert_allclose(batch["image"], expected, atol=1e-6)
+    assert batch["inputs"].dtype == np.float32
+    assert batch["labels"].dtype == np.int32
+    expected = (dataset.train.images[batch["labels"]] - np.array(dataset.mean)) / np.array(dataset.std)
+    np.testing.assert_allclose(batch["inputs"], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("taken", [0, 3, 6])
@@ -144,10 +145,10 @@ def test_process_index_must_be_one_of_the_processes():
 @pytest.mark.parametrize("test_size", [11, 12, 13])
 def test_test_batches_hold_every_example_once_in_order(test_size):
     read = list(batches.test_batches(numbered(test_size=test_size), 4))
-    assert {batch["image"].shape for batch in read} == {(4, 8, 8, 3)}
-    real = joined(read, "weight") == 1
-    np.testing.assert_array_equal(joined(read, "label")[real], np.arange(test_size))
-    np.testing.assert_array_equal(joined(read, "weight")[~real], 0)
+    assert {batch["inputs"].shape for batch in read} == {(4, 8, 8, 3)}
+    real = joined(read, "weights") == 1
+    np.testing.assert_array_equal(joined(read, "labels")[real], np.arange(test_size))
+    np.testing.assert_array_equal(joined(read, "weights")[~real], 0)
 
 
 def test_rows_of_all_processes_are_the_global_test_batch():
@@ -202,7 +203,8 @@ def test_all_shifts_and_both_directions_are_equally_likely():
 
 def test_digits_are_split_once_and_for_all_with_every_class_on_both_sides():
     first, second = load_dataset("digits"), load_dataset("digits")
-    assert (first.train_size, first.test_size, first.num_classes, first.image_shape) == (1437, 360, 10, (8, 8, 1))
+    assert (first.train_size, first.test_size, first.num_classes) == (1437, 360, 10)
+    assert first.train.images.shape[1:] == (8, 8, 1)
     assert_same([first.train._asdict(), first.test._asdict()], [second.train._asdict(), second.test._asdict()])
     assert np.bincount(first.test.labels).min() >= 34
 
@@ -229,7 +231,7 @@ def test_unknown_data_set_names_the_nearest_and_all():
 )
 def test_training_images_have_mean_zero_and_deviation_one(name, train_size, image_shape):
     dataset = load_dataset(name)
-    assert (dataset.train_size, dataset.image_shape) == (train_size, image_shape)
+    assert dataset.train.images.shape == (train_size, *image_shape)
     assert dataset.train.images.dtype == np.uint8
     assert set(dataset.train.labels) == set(dataset.test.labels) == set(range(10))
     images = dataset.normalised(dataset.train.images[::5])
@@ -284,8 +286,8 @@ def test_damaged_data_set_is_one_clear_error(tmp_path, file, damage):
             copy = tmp_path / source.relative_to(TFDS)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, copy)
-    assert len(read_prepared("mnist", "test", str(tmp_path)).labels) == 10_000
+    assert len(read_images("mnist", "test", str(tmp_path)).labels) == 10_000
     (target,) = tmp_path.glob(f"mnist/*/{file}")
     damage(target)
     with pytest.raises(DataError, match="missing or incomplete"):
-        read_prepared("mnist", "test", str(tmp_path))
+        read_images("mnist", "test", str(tmp_path))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import re
 from pathlib import Path
@@ -11,6 +12,8 @@ from train_helpers import ALONE, finish, start, summary_of
 
 from train.__main__ import main
 from train.config import Config
+from train.data.catalogue import DATASETS
+from train.data.text import make_text
 from train.errors import DivergedError, InputError
 from train.loop import run
 from train.metrics import Summary
@@ -36,6 +39,7 @@ def test_summary_has_all_its_keys_and_the_canonical_compressor(finished):
     assert summary.keys() == Summary.__annotations__.keys()
     assert summary["compressor"] == "error_feedback(top_k(0.05))"
     assert (summary["steps"], summary["workers"]) == (11, 8)
+    assert summary["test_perplexity"] == pytest.approx(math.exp(summary["test_loss"]))
     assert 0 < summary["bytes_per_step"] < summary["dense_bytes_per_step"]
 
 
@@ -53,6 +57,7 @@ def test_metrics_tell_loss_accuracy_rate_bytes_and_compression_error(finished):
         "step": 11,
         "test_loss": summary["test_loss"],
         "test_accuracy": summary["test_accuracy"],
+        "test_perplexity": summary["test_perplexity"],
     }
 
 
@@ -131,6 +136,22 @@ def test_convergence_over_several_epochs(tmp_path):
     losses = [line["test_loss"] for line in lines_of(tmp_path) if "test_loss" in line]
     assert len(losses) == 4
     assert losses[0] > losses[1] > losses[3]
+
+
+@pytest.mark.parametrize(("model", "precision"), [("lstm", "float32"), ("transformer", "bfloat16")])
+def test_language_model_learns_a_sentence(model, precision, monkeypatch):
+    sentence = "the quick brown fox jumps over the lazy dog. "
+
+    def load(data_dir, context):
+        return make_text("tiny_shakespeare", 100 * sentence, 3 * sentence, context)
+
+    monkeypatch.setitem(DATASETS, "tiny_shakespeare", load)
+    text = dataclasses.replace(SMALL, dataset="tiny_shakespeare", model=model, context=12, precision=precision)
+    rate = dataclasses.replace(text, optimizer="adam", learning_rate=0.02, batch_size=32)
+    summary = run(dataclasses.replace(rate, compressor="error_feedback(power_sgd(4))"))
+    # Of 28 characters; from how often each of them comes, without those before it, follows no less than 21.
+    assert 1 < summary["test_perplexity"] < 14
+    assert summary["bytes_per_step"] < summary["dense_bytes_per_step"] / 4
 
 
 needs_mnist = pytest.mark.skipif(

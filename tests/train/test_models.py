@@ -1,20 +1,29 @@
-"""The models of the training program: their published sizes, one way to apply them, and BatchNorm's statistics."""
+"""The models of the training program: their sizes, one way to apply them, their precision, BatchNorm's statistics."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from train.models.catalogue import MODELS, build_model
+from train.models.catalogue import MODELS, TEXT_MODELS, build_model
+from train.task import make_loss
 
 MNIST, DIGITS, CIFAR, IMAGENET = (28, 28, 1), (8, 8, 1), (32, 32, 3), (224, 224, 3)
+TEXT = (64,)
 
 
-def shapes(name, num_classes, image_shape):
+def inputs(name, number, input_shape):
+    """The shape of a batch for a model."""
+    return jax.ShapeDtypeStruct((number, *input_shape), jnp.int32 if name in TEXT_MODELS else jnp.float32)
+
+
+def shapes(name, num_classes, input_shape, precision="float32"):
     """The shapes of a model's variables; nothing is computed."""
-    model = build_model(name, num_classes, image_shape)
-    images = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
-    return jax.eval_shape(lambda images: model.init(jax.random.key(0), images, train=False), images)
+    model = build_model(name, num_classes, input_shape, precision)
+    init = jax.eval_shape(
+        lambda inputs: model.init(jax.random.key(0), inputs, train=False), inputs(name, 1, input_shape)
+    )
+    return {"params": init["params"], "batch_stats": init.get("batch_stats", {})}
 
 
 def count(tree):
@@ -22,7 +31,7 @@ def count(tree):
 
 
 @pytest.mark.parametrize(
-    ("name", "num_classes", "image_shape", "parameters"),
+    ("name", "num_classes", "input_shape", "parameters"),
     [
         ("simple_cnn", 10, MNIST, 206_922),
         ("simple_cnn", 10, DIGITS, 22_602),
@@ -31,10 +40,12 @@ def count(tree):
         ("resnet18", 10, CIFAR, 11_173_962),  # 1905.13727 trains this one
         ("resnet18", 1000, IMAGENET, 11_689_512),  # 1512.03385
         ("resnet50", 1000, IMAGENET, 25_557_032),  # 1512.03385
+        ("lstm", 65, TEXT, 279_873),
+        ("transformer", 65, TEXT, 421_697),
     ],
 )
-def test_number_of_parameters(name, num_classes, image_shape, parameters):
-    assert count(shapes(name, num_classes, image_shape)["params"]) == parameters
+def test_number_of_parameters(name, num_classes, input_shape, parameters):
+    assert count(shapes(name, num_classes, input_shape)["params"]) == parameters
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
@@ -62,22 +73,46 @@ def test_resnet_halves_the_image_at_the_published_places(image_shape, stem_size,
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_applied_in_one_way(name):
-    model = build_model(name, 7, CIFAR)
-    variables = shapes(name, 7, CIFAR)
-    images = jax.ShapeDtypeStruct((4, *CIFAR), jnp.float32)
-    variables = {"params": variables["params"], "batch_stats": variables.get("batch_stats", {})}
+    input_shape, logits_shape = (TEXT, (4, *TEXT, 7)) if name in TEXT_MODELS else (CIFAR, (4, 7))
+    model = build_model(name, 7, input_shape)
+    variables = shapes(name, 7, input_shape)
 
-    def apply(variables, images):
-        return model.apply(variables, images, train=True, mutable=["batch_stats"])
+    def apply(variables, inputs):
+        return model.apply(variables, inputs, train=True, mutable=["batch_stats"])
 
-    logits, updated = jax.eval_shape(apply, variables, images)
-    assert logits.shape == (4, 7)
+    logits, updated = jax.eval_shape(apply, variables, inputs(name, 4, input_shape))
+    assert logits.shape == logits_shape
     assert logits.dtype == jnp.float32
     assert jax.tree.structure(updated.get("batch_stats", {})) == jax.tree.structure(variables["batch_stats"])
 
 
+def products(jaxpr):
+    """Every matrix product and convolution of a program, those inside loops and functions too."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in ("dot_general", "conv_general_dilated"):
+            yield equation
+        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
+            if hasattr(inner, "eqns"):
+                yield from products(inner)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_precision_is_that_of_every_product_and_of_nothing_that_stays(name, precision):
+    input_shape, label_shape = (TEXT, (4, *TEXT)) if name in TEXT_MODELS else (CIFAR, (4,))
+    loss = make_loss(build_model(name, 7, input_shape, precision))
+    variables = shapes(name, 7, input_shape, precision)
+    batch = {"inputs": inputs(name, 4, input_shape), "labels": jax.ShapeDtypeStruct(label_shape, jnp.int32)}
+    program, kept = jax.make_jaxpr(jax.value_and_grad(loss, has_aux=True), return_shape=True)(
+        *variables.values(), batch
+    )
+    found = {variable.aval.dtype.name for equation in products(program.jaxpr) for variable in equation.invars}
+    assert found == {precision}
+    assert {x.dtype.name for x in jax.tree.leaves((variables, kept))} == {"float32"}
+
+
 def test_simple_cnn_has_no_state():
-    assert set(shapes("simple_cnn", 10, MNIST)) == {"params"}
+    assert shapes("simple_cnn", 10, MNIST)["batch_stats"] == {}
 
 
 def test_batch_norm_follows_the_batch_in_training_and_the_running_averages_otherwise():

@@ -1,7 +1,7 @@
 """Batches of a data set, in an order that does not depend on how many processes read them.
 
-The order of examples and the augmentation are drawn for the whole global batch; a process then takes its rows, which
-are contiguous:
+The order of examples and the noise that changes them are drawn for the whole global batch; a process then takes its
+rows, which are contiguous:
 
     process p of P reads rows [p B / P, (p + 1) B / P) of every global batch of B examples
 
@@ -14,16 +14,14 @@ from collections.abc import Iterator
 import grain
 import numpy as np
 
-from train.data.dataset import NOISE, Dataset
-
-Batch = dict[str, np.ndarray]
+from train.data.dataset import NOISE, Batch, Dataset
 
 # One thread makes two batches ahead while the devices work on the one before. A batch takes a few milliseconds, so
 # reading in other processes would cost more than it gives.
 _READ_AHEAD = grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
 
 # What is drawn from a seed, each independently of the other.
-_ORDER, _AUGMENTATION = 0, 1
+_ORDER, _NOISE = 0, 1
 
 
 def train_batches(
@@ -36,14 +34,14 @@ def train_batches(
     Args:
       dataset: the data set.
       batch_size: examples in a batch of all processes together.
-      seed: of the order and of the augmentation, >= 0.
+      seed: of the order and of the noise, >= 0.
       process_index: which process this is.
       process_count: how many processes there are.
 
     Returns:
-      An iterator of ``{"image": float32 (n, height, width, channels), "label": int32 (n,)}`` with n = `batch_size` /
-      `process_count`. Its ``get_state()`` is a dict fit for JSON, the same in every process; after ``set_state`` it
-      goes on from there, bit for bit.
+      An iterator of ``{"inputs": (n, …), "labels": (n, …)}`` with n = `batch_size` / `process_count`; which arrays they
+      are, the data set says. Its ``get_state()`` is a dict fit for JSON, the same in every process; after ``set_state``
+      it goes on from there, bit for bit.
 
     Raises:
       ValueError: the batch size is not divisible by the number of processes, or there is no full batch.
@@ -55,16 +53,13 @@ def train_batches(
 
     @functools.lru_cache(maxsize=1)
     def order(epoch: int) -> np.ndarray:
-        return _generator(seed, _ORDER, epoch).permutation(dataset.train_size)
+        return dataset.order(_generator(seed, _ORDER, epoch))
 
     def load(step: int, step_of_epoch: int) -> Batch:
         start = step_of_epoch * batch_size
         examples = order(step // steps)[start : start + batch_size][rows]
-        images = dataset.train.images[examples]
-        if dataset.augment is not None:
-            noise = _generator(seed, _AUGMENTATION, step).random((batch_size, NOISE))
-            images = dataset.augment(images, noise[rows])
-        return {"image": dataset.normalised(images), "label": dataset.train.labels[examples]}
+        noise = _generator(seed, _NOISE, step).random((batch_size, NOISE))
+        return dataset.train_batch(examples, noise[rows])
 
     return iter(grain.MapDataset.range(steps).repeat().map_with_index(load).to_iter_dataset(_READ_AHEAD))
 
@@ -77,8 +72,7 @@ def steps_per_epoch(dataset: Dataset, batch_size: int) -> int:
 def test_batches(dataset: Dataset, batch_size: int, process_index: int = 0, process_count: int = 1) -> Iterator[Batch]:
     """This process's rows of the test batches, each example once, in a fixed order.
 
-    All batches have one shape, so that one compiled program reads them all: the last is filled up with copies of the
-    last example that weigh 0.
+    All batches have one shape, so that one compiled program reads them all: the last is filled up with what weighs 0.
 
     Args:
       dataset: the data set.
@@ -87,26 +81,15 @@ def test_batches(dataset: Dataset, batch_size: int, process_index: int = 0, proc
       process_count: how many processes there are.
 
     Returns:
-      Batches as of `train_batches`, with ``"weight"``: float32 (n,), 1 for an example and 0 for filling.
+      Batches as of `train_batches`, with ``"weights"``: float32 of the shape of the labels, 1 for a label and 0 for
+      filling.
 
     Raises:
       ValueError: the batch size is not divisible by the number of processes.
     """
     rows = _rows(batch_size, process_index, process_count)
-    return (
-        _test_batch(dataset, np.arange(start, start + batch_size)[rows])
-        for start in range(0, dataset.test_size, batch_size)
-    )
-
-
-def _test_batch(dataset: Dataset, positions: np.ndarray) -> Batch:
-    """The test examples at `positions`; those past the end weigh nothing."""
-    examples = np.minimum(positions, dataset.test_size - 1)
-    return {
-        "image": dataset.normalised(dataset.test.images[examples]),
-        "label": dataset.test.labels[examples],
-        "weight": (positions < dataset.test_size).astype(np.float32),
-    }
+    starts = range(0, dataset.test_size, batch_size)
+    return (dataset.test_batch(np.arange(start, start + batch_size)[rows]) for start in starts)
 
 
 def _generator(seed: int, stream: int, index: int) -> np.random.Generator:

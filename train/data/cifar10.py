@@ -5,16 +5,16 @@ Reference: Krizhevsky, `Learning Multiple Layers of Features from Tiny Images
 """
 
 from train.data.augmentation import crop_and_flip
-from train.data.dataset import Dataset
-from train.data.prepared import read_prepared
+from train.data.images import Images
+from train.data.prepared import read_images
 
 
-def cifar10(data_dir: str | None = None) -> Dataset:
+def cifar10(data_dir: str | None = None) -> Images:
     """CIFAR-10 as prepared by TensorFlow Datasets in `data_dir`."""
-    return Dataset(
+    return Images(
         name="cifar10",
-        train=read_prepared("cifar10", "train", data_dir),
-        test=read_prepared("cifar10", "test", data_dir),
+        train=read_images("cifar10", "train", data_dir),
+        test=read_images("cifar10", "test", data_dir),
         num_classes=10,
         mean=(125.31, 122.95, 113.87),
         std=(62.99, 62.09, 66.70),

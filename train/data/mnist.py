@@ -4,16 +4,16 @@ Reference: LeCun et al., `Gradient-based learning applied to document recognitio
 <http://yann.lecun.com/exdb/publis/pdf/lecun-98.pdf>`_, 1998
 """
 
-from train.data.dataset import Dataset
-from train.data.prepared import read_prepared
+from train.data.images import Images
+from train.data.prepared import read_images
 
 
-def mnist(data_dir: str | None = None) -> Dataset:
+def mnist(data_dir: str | None = None) -> Images:
     """MNIST as prepared by TensorFlow Datasets in `data_dir`."""
-    return Dataset(
+    return Images(
         name="mnist",
-        train=read_prepared("mnist", "train", data_dir),
-        test=read_prepared("mnist", "test", data_dir),
+        train=read_images("mnist", "train", data_dir),
+        test=read_images("mnist", "test", data_dir),
         num_classes=10,
         mean=(33.32,),
         std=(78.57,),

@@ -1,1 +1,1 @@
-"""The models that the training program knows, in Flax Linen: images in, logits out."""
+"""The models that the training program knows, in Flax Linen: images or characters in, logits out."""

@@ -1,52 +1,66 @@
-"""The models by name, each fitted to the images and classes of a data set.
+"""The models by name, each fitted to the inputs and classes of a data set.
 
 Every model is applied in one way, with or without BatchNorm; `batch_stats` is empty where there is none:
 
-    logits, updated = model.apply({"params": params, "batch_stats": batch_stats}, images, train=True,
+    logits, updated = model.apply({"params": params, "batch_stats": batch_stats}, inputs, train=True,
                                   mutable=["batch_stats"])
 """
 
 from collections.abc import Callable
 
 import flax.linen as nn
+import jax.numpy as jnp
+import numpy as np
 
 from train.errors import unknown
+from train.models.lstm import LSTM
 from train.models.resnet import BasicBlock, Bottleneck, CifarStem, ImageNetStem, ResNet
 from train.models.simple_cnn import SimpleCNN
+from train.models.transformer import Transformer
+
+# (number of classes, shape of an input, dtype of the computation) -> model.
+Build = Callable[[int, tuple[int, ...], np.dtype], nn.Module]
 
 # From this height on, an image is large enough for a stem that makes it four times smaller.
 _IMAGENET_STEM_HEIGHT = 128
 
 
-def build_model(name: str, num_classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
-    """The model called `name`, for images float32 of shape ``(n, *image_shape)``.
+def build_model(name: str, num_classes: int, input_shape: tuple[int, ...], precision: str = "float32") -> nn.Module:
+    """The model called `name`, for inputs of shape ``(n, *input_shape)``.
 
     Args:
       name: one of `MODELS`.
-      num_classes: number of logits.
-      image_shape: height, width and channels. ResNet-18 and ResNet-50 take the ImageNet stem for images at least 128
-        pixels high, the CIFAR stem for smaller ones.
+      num_classes: number of logits, for each image or for each character.
+      input_shape: height, width and channels of float32 images, or the number of int32 characters. ResNet-18 and
+        ResNet-50 take the ImageNet stem for images at least 128 pixels high, the CIFAR stem for smaller ones; a
+        transformer has as many places.
+      precision: what the model computes in, ``"float32"`` or ``"bfloat16"``; its parameters are float32.
 
     Returns:
-      A module without parameters; ``model.init(key, images, train=False)`` makes them.
+      A module without parameters; ``model.init(key, inputs, train=False)`` makes them.
 
     Raises:
       ValueError: no model has this name.
     """
     if name not in MODELS:
         raise unknown("model", name, MODELS)
-    return MODELS[name](num_classes, image_shape)
+    return MODELS[name](num_classes, input_shape, jnp.dtype(precision))
 
 
-def _stem(image_shape: tuple[int, int, int]) -> Callable[..., nn.Module]:
+def _stem(image_shape: tuple[int, ...]) -> Callable[..., nn.Module]:
     """The stem for images of this size."""
     return ImageNetStem if image_shape[0] >= _IMAGENET_STEM_HEIGHT else CifarStem
 
 
-MODELS: dict[str, Callable[[int, tuple[int, int, int]], nn.Module]] = {
-    "simple_cnn": lambda classes, shape: SimpleCNN(classes),
-    "resnet8": lambda classes, shape: ResNet(CifarStem, BasicBlock, (1, 1, 1), 16, classes),
-    "resnet20": lambda classes, shape: ResNet(CifarStem, BasicBlock, (3, 3, 3), 16, classes),
-    "resnet18": lambda classes, shape: ResNet(_stem(shape), BasicBlock, (2, 2, 2, 2), 64, classes),
-    "resnet50": lambda classes, shape: ResNet(_stem(shape), Bottleneck, (3, 4, 6, 3), 64, classes),
+IMAGE_MODELS: dict[str, Build] = {
+    "simple_cnn": lambda classes, shape, dtype: SimpleCNN(classes, dtype),
+    "resnet8": lambda classes, shape, dtype: ResNet(CifarStem, BasicBlock, (1, 1, 1), 16, classes, dtype),
+    "resnet20": lambda classes, shape, dtype: ResNet(CifarStem, BasicBlock, (3, 3, 3), 16, classes, dtype),
+    "resnet18": lambda classes, shape, dtype: ResNet(_stem(shape), BasicBlock, (2, 2, 2, 2), 64, classes, dtype),
+    "resnet50": lambda classes, shape, dtype: ResNet(_stem(shape), Bottleneck, (3, 4, 6, 3), 64, classes, dtype),
 }
+TEXT_MODELS: dict[str, Build] = {
+    "lstm": lambda classes, shape, dtype: LSTM(classes, dtype),
+    "transformer": lambda classes, shape, dtype: Transformer(classes, shape[0], dtype),
+}
+MODELS = IMAGE_MODELS | TEXT_MODELS

@@ -17,6 +17,8 @@ from collections.abc import Callable
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 
@@ -29,6 +31,7 @@ class ResNet(nn.Module):
       stage_sizes: blocks in each stage.
       features: features of the stem and of the first stage.
       num_classes: number of logits.
+      dtype: of the computation; parameters and running averages are float32.
     """
 
     stem: Callable[..., nn.Module]
@@ -36,16 +39,17 @@ class ResNet(nn.Module):
     stage_sizes: tuple[int, ...]
     features: int
     num_classes: int
+    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, images: Float[Array, "n h w c"], train: bool) -> Float[Array, "n classes"]:
         """The logits of a batch of images."""
-        x = self.stem(self.features)(images, train)
+        x = self.stem(self.features)(images.astype(self.dtype), train)
         for stage, blocks in enumerate(self.stage_sizes):
             for index in range(blocks):
                 stride = 2 if stage > 0 and index == 0 else 1
                 x = self.block(self.features * 2**stage, stride)(x, train)
-        return nn.Dense(self.num_classes)(x.mean(axis=(1, 2)))
+        return nn.Dense(self.num_classes, dtype=self.dtype)(x.mean(axis=(1, 2)))
 
 
 class CifarStem(nn.Module):
@@ -56,7 +60,7 @@ class CifarStem(nn.Module):
     @nn.compact
     def __call__(self, images: jax.Array, train: bool) -> jax.Array:
         """The first features of a batch of images."""
-        return nn.relu(_norm(train)(_conv(self.features, 3)(images)))
+        return nn.relu(_conv(images, self.features, 3, train))
 
 
 class ImageNetStem(nn.Module):
@@ -67,7 +71,7 @@ class ImageNetStem(nn.Module):
     @nn.compact
     def __call__(self, images: jax.Array, train: bool) -> jax.Array:
         """The first features of a batch of images."""
-        x = nn.relu(_norm(train)(_conv(self.features, 7, stride=2)(images)))
+        x = nn.relu(_conv(images, self.features, 7, train, stride=2))
         return nn.max_pool(x, (3, 3), strides=(2, 2), padding=((1, 1), (1, 1)))  # pyright: ignore[reportArgumentType]
 
 
@@ -80,8 +84,8 @@ class BasicBlock(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, train: bool) -> jax.Array:
         """The features of the next block."""
-        y = nn.relu(_norm(train)(_conv(self.features, 3, self.stride)(x)))
-        y = _norm(train)(_conv(self.features, 3)(y))
+        y = nn.relu(_conv(x, self.features, 3, train, self.stride))
+        y = _conv(y, self.features, 3, train)
         return nn.relu(_shortcut(x, y.shape, self.stride, train) + y)
 
 
@@ -94,9 +98,9 @@ class Bottleneck(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, train: bool) -> jax.Array:
         """The features of the next block."""
-        y = nn.relu(_norm(train)(_conv(self.features, 1)(x)))
-        y = nn.relu(_norm(train)(_conv(self.features, 3, self.stride)(y)))
-        y = _norm(train)(_conv(4 * self.features, 1)(y))
+        y = nn.relu(_conv(x, self.features, 1, train))
+        y = nn.relu(_conv(y, self.features, 3, train, self.stride))
+        y = _conv(y, 4 * self.features, 1, train)
         return nn.relu(_shortcut(x, y.shape, self.stride, train) + y)
 
 
@@ -104,15 +108,12 @@ def _shortcut(x: jax.Array, shape: tuple[int, ...], stride: int, train: bool) ->
     """`x` where it has the shape already, else its projection to that shape."""
     if x.shape == shape:
         return x
-    return _norm(train)(_conv(shape[-1], 1, stride)(x))
+    return _conv(x, shape[-1], 1, train, stride)
 
 
-def _conv(features: int, size: int, stride: int = 1) -> nn.Conv:
-    """A square convolution with the same padding on both sides, unlike "SAME" at stride 2, and no bias."""
+def _conv(x: jax.Array, features: int, size: int, train: bool, stride: int = 1) -> jax.Array:
+    """A square convolution, and BatchNorm with the batch's statistics in training and the running ones otherwise."""
     init = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
-    return nn.Conv(features, (size, size), stride, padding=size // 2, use_bias=False, kernel_init=init)
-
-
-def _norm(train: bool) -> nn.BatchNorm:
-    """BatchNorm with the batch's own statistics in training and the running ones otherwise."""
-    return nn.BatchNorm(use_running_average=not train, momentum=0.9, epsilon=1e-5)
+    # The same padding on both sides, unlike "SAME" at stride 2; no bias, since BatchNorm would take it off again.
+    conv = nn.Conv(features, (size, size), stride, padding=size // 2, use_bias=False, kernel_init=init, dtype=x.dtype)
+    return nn.BatchNorm(use_running_average=not train, momentum=0.9, epsilon=1e-5, dtype=x.dtype)(conv(x))

@@ -6,6 +6,8 @@ dense layer. So most of its gradient is one matrix, which is where compression h
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 
@@ -14,9 +16,11 @@ class SimpleCNN(nn.Module):
 
     Args:
       num_classes: number of logits.
+      dtype: of the computation; parameters are float32.
     """
 
     num_classes: int
+    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, images: Float[Array, "n h w c"], train: bool) -> Float[Array, "n classes"]:
@@ -24,10 +28,10 @@ class SimpleCNN(nn.Module):
         del train  # nothing here behaves differently in training
         x = images
         for features in (16, 32):
-            x = _halve(nn.relu(nn.Conv(features, (3, 3))(x)))
+            x = _halve(nn.relu(nn.Conv(features, (3, 3), dtype=self.dtype)(x)))
         x = x.reshape(x.shape[0], -1)
-        x = nn.relu(nn.Dense(128)(x))
-        return nn.Dense(self.num_classes)(x)
+        x = nn.relu(nn.Dense(128, dtype=self.dtype)(x))
+        return nn.Dense(self.num_classes, dtype=self.dtype)(x)
 
 
 def _halve(x: jax.Array) -> jax.Array:
