@@ -122,16 +122,17 @@ def main(options: Options) -> None:
 def losses(optimizer: optax.GradientTransformation, bad: bool) -> Iterator[tuple[int, float]]:
     """(step, mean loss of the last `EVERY` steps), the steps that were not taken left out."""
     dataset, mesh = digits(), jaxcompress.data_mesh(WORKERS)
-    model = build_model("simple_cnn", dataset.num_classes, dataset.image_shape)
-    params, extra = jaxcompress.replicate(init_model(model, dataset.image_shape, seed=0), mesh)
+    sample = next(train_batches(dataset, 64, seed=0))
+    model = build_model("simple_cnn", dataset.num_classes, sample["inputs"].shape[1:])
+    params, extra = jaxcompress.replicate(init_model(model, sample, seed=0), mesh)
     state = jaxcompress.init_state(optimizer, params, mesh)
     step = jaxcompress.make_train_step(make_loss(model), optimizer, mesh)
     latest = []
     for number, batch in zip(range(1, STEPS + 1), train_batches(dataset, 64, seed=0), strict=False):
         if bad and number == BAD_STEP:
-            images = np.array(batch["image"])
+            images = np.array(batch["inputs"])
             images[: len(images) // WORKERS] = np.nan  # those of the first worker
-            batch = batch | {"image": images}
+            batch = batch | {"inputs": images}
         params, state, extra, metrics = step(params, state, extra, jaxcompress.shard_batch(batch, mesh))
         latest += [] if metrics.get("applied") == 0 else [float(metrics["loss"])]
         if number % EVERY == 0:
