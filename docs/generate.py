@@ -26,7 +26,7 @@ FAMILIES = {
     "Low rank": ["power_sgd", "acp_sgd", "batched_power_sgd", "svd"],
     "Memories": ["error_feedback", "momentum_correction", "ef21", "ef21_sgdm", "control_variate"],
     "Routes": ["dense", "one_phase", "two_phase", "hierarchical", "whole_model"],
-    "Choices": ["partition", "switch", "monitor"],
+    "Choices": ["partition", "switch", "dgc_ladder", "monitor"],
 }
 # One of each kind, as what is outside and as what is inside.
 OUTER = [
