@@ -50,6 +50,11 @@ RUNS = [
     Run("cifar10", "configs/cifar10_resnet8_dense.yaml", in_readme=True),
     Run("cifar10", "configs/cifar10_resnet8_top_k.yaml", in_readme=True),
     Run("cifar10", "configs/cifar10_resnet8_power_sgd.yaml", in_readme=True),
+    Run("transformer", "configs/shakespeare_transformer_dense.yaml", in_readme=True),
+    Run("transformer", "configs/shakespeare_transformer_power_sgd.yaml", in_readme=True),
+    Run("transformer", "configs/shakespeare_transformer_top_k.yaml", in_readme=True),
+    Run("lstm", "configs/shakespeare_lstm_dense.yaml", in_readme=True),
+    Run("lstm", "configs/shakespeare_lstm_power_sgd.yaml", in_readme=True),
 ]
 
 
@@ -57,7 +62,8 @@ RUNS = [
 class Options:
     """Which runs, and with which seeds."""
 
-    only: tuple[Literal["digits", "mnist", "dgc", "cifar10", "table"], ...] = ()  # all if none is named
+    # All if none is named.
+    only: tuple[Literal["digits", "mnist", "dgc", "cifar10", "transformer", "lstm", "table"], ...] = ()
     seeds: tuple[int, ...] = (0,)  # one run for each
 
 

@@ -210,7 +210,7 @@ def test_language_model_learns_a_sentence(model, precision, monkeypatch):
     rate = dataclasses.replace(text, optimizer="adam", learning_rate=0.02, batch_size=32)
     summary = run(dataclasses.replace(rate, compressor="error_feedback(power_sgd(4))"))
     # Of 28 characters; from how often each of them comes, without those before it, follows no less than 21.
-    assert 1 < summary["test_perplexity"] < 14
+    assert 1 < summary["test_perplexity"] < 17
     assert summary["bytes_per_step"] < summary["dense_bytes_per_step"] / 4
 
 
