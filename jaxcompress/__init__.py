@@ -53,6 +53,9 @@ from jaxcompress.distributed.step import local_value_and_grad, make_train_step
 from jaxcompress.expression import ExpressionError, parse, unparse
 from jaxcompress.feedback.control_variate import control_variate
 from jaxcompress.feedback.error_feedback import error_feedback, error_memory
+from jaxcompress.optimizers.onebit_adam import onebit_adam
+from jaxcompress.optimizers.onebit_lamb import onebit_lamb
+from jaxcompress.optimizers.zero_one_adam import zero_one_adam
 from jaxcompress.routing.labels import by_path, by_shape
 from jaxcompress.routing.partition import partition
 from jaxcompress.routing.switch import switch
@@ -66,6 +69,9 @@ from jaxcompress.transform import compress
 
 __all__ = [
     "compress",
+    "onebit_adam",
+    "onebit_lamb",
+    "zero_one_adam",
     "Reduced",
     "Codec",
     "Compressor",

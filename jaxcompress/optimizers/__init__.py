@@ -1,0 +1,1 @@
+"""Optimizers that compress the momentum instead of the gradient: each is the network boundary itself."""
