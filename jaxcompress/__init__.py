@@ -58,6 +58,9 @@ from jaxcompress.feedback.momentum_correction import momentum_correction
 from jaxcompress.ops.memories import error_memory
 from jaxcompress.optimizers.clip_by_local_norm import clip_by_local_norm
 from jaxcompress.optimizers.dgc import decayed_weights_with_momentum, dgc, dgc_ladder
+from jaxcompress.optimizers.onebit_adam import onebit_adam
+from jaxcompress.optimizers.onebit_lamb import onebit_lamb
+from jaxcompress.optimizers.zero_one_adam import zero_one_adam
 from jaxcompress.routing.labels import by_path, by_shape
 from jaxcompress.routing.partition import partition
 from jaxcompress.routing.switch import switch
@@ -78,6 +81,9 @@ __all__ = [
     "dgc_ladder",
     "clip_by_local_norm",
     "decayed_weights_with_momentum",
+    "onebit_adam",
+    "onebit_lamb",
+    "zero_one_adam",
     "Reduced",
     "Codec",
     "Compressor",

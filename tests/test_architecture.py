@@ -30,6 +30,7 @@ FLOORS = {
     "transaction": 4,
     "optimizers": 5,
     "distributed": 5,
+    "optimizers": 5,
     "expression": 6,
     "__init__": 7,
 }
@@ -54,6 +55,7 @@ TESTS_WITHOUT_A_FILE = {
     "tests/test_laws.py",
     "tests/test_architecture.py",
     "tests/test_optax.py",
+    "tests/test_optimizers_matrix.py",
     "tests/test_readme.py",
     "tests/test_docs.py",
     "tests/train/test_models.py",

@@ -1,1 +1,1 @@
-"""Optimizers made for compressed gradients, where a compressor before an ordinary one is not enough."""
+"""Optimizers made for compressed gradients: the momentum stands before the network, not after it."""
