@@ -53,7 +53,8 @@ from jaxcompress.distributed.step import local_value_and_grad, make_train_step
 from jaxcompress.expression import ExpressionError, parse, unparse
 from jaxcompress.feedback.control_variate import control_variate
 from jaxcompress.feedback.error_feedback import error_feedback, error_memory
-from jaxcompress.routing.labels import by_path, by_shape
+from jaxcompress.routing.kinds import embeddings, first_and_last, norms_and_biases
+from jaxcompress.routing.labels import by_path, by_shape, by_size, first_of
 from jaxcompress.routing.partition import partition
 from jaxcompress.routing.switch import switch
 from jaxcompress.schedules.warmup import warmup
@@ -117,6 +118,11 @@ __all__ = [
     "partition",
     "by_path",
     "by_shape",
+    "by_size",
+    "norms_and_biases",
+    "embeddings",
+    "first_and_last",
+    "first_of",
     "switch",
     "warmup",
     "monitor",
