@@ -61,7 +61,8 @@ from jaxcompress.optimizers.dgc import decayed_weights_with_momentum, dgc, dgc_l
 from jaxcompress.optimizers.onebit_adam import onebit_adam
 from jaxcompress.optimizers.onebit_lamb import onebit_lamb
 from jaxcompress.optimizers.zero_one_adam import zero_one_adam
-from jaxcompress.routing.labels import by_path, by_shape
+from jaxcompress.routing.kinds import embeddings, first_and_last, norms_and_biases
+from jaxcompress.routing.labels import by_path, by_shape, by_size, first_of
 from jaxcompress.routing.partition import partition
 from jaxcompress.routing.switch import switch
 from jaxcompress.schedules.warmup import warmup
@@ -138,6 +139,11 @@ __all__ = [
     "partition",
     "by_path",
     "by_shape",
+    "by_size",
+    "norms_and_biases",
+    "embeddings",
+    "first_and_last",
+    "first_of",
     "switch",
     "warmup",
     "monitor",

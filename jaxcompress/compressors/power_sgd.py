@@ -12,6 +12,7 @@ from jaxcompress.ops.checks import check_integer, check_no_momentum
 from jaxcompress.ops.factors import (
     alive,
     check_method,
+    finite_or,
     matrix_shape,
     orthonormal_tree,
     product,
@@ -42,7 +43,7 @@ def power_sgd(
     `sent` is the worker's own projection, so a memory of ``M_w - sent`` stays bounded; the difference to the average,
     which other implementations store, random-walks with the workers' disagreement. The average is the same in both.
     Q starts as a random basis, and is scaled to unit columns before reuse; columns that died (an all-zero gradient)
-    start afresh from a shared key.
+    start afresh from a shared key, and those that an infinite or NaN gradient has spoiled stay as they were before it.
 
     A kernel of more than two axes is the matrix of its last axis against all others: ``(H W I) x O`` for the
     convolutions of Flax. The first `batch_axes` axes are kept apart: scanned layers or experts are a batch of matrices.
@@ -108,7 +109,8 @@ def power_sgd(
         mean, sent = product(basis, q, updates), product(basis, right_reduced.sent, updates)
         # The columns of `basis` are orthonormal, so |P^ Q^T| = |Q|: the norm without a pass over the product.
         squared_norm = sum((jnp.sum(jnp.square(one)) for one in jax.tree.leaves(q)), jnp.float32(0))
-        return Reduced(mean, sent, bits, squared_norm=squared_norm), PowerSGDState(q, (p_state, q_state))
+        state = PowerSGDState(finite_or(q, state.q), (p_state, q_state))
+        return Reduced(mean, sent, bits, squared_norm=squared_norm), state
 
     def message_bits(params):
         p_bits = inner.message_bits(jax.tree.map(left, params))

@@ -35,10 +35,14 @@ def error_feedback(
 
     Guarantees: nothing is lost, only late: the sum of all averages plus the mean of the memories is the mean of the sum
     of all updates. If `inner` is a contraction, ``|x - sent|^2 <= (1 - delta) |x|^2``, the memory stays bounded and SGD
-    keeps the rate of uncompressed SGD. The memory starts at zero and is in float32 even for bfloat16 updates, which
-    then reach `inner` in float32 too. Entries that are infinite or NaN, or that `inner` makes so, spoil the average of
-    that step, but do not stay: there the memory keeps what it held. What was sent in a step that is then skipped is not
-    sent again; with `transaction` around the whole chain such a step does not happen at all.
+    keeps the rate of uncompressed SGD. An unbiased one with ``E|x - sent|^2 <= omega |x|^2`` is one on average while
+    omega is below 1; beyond, as with ``qsgd(2)``, ``terngrad()`` or ``random_k(0.01, rescale=True)``, the memory's
+    energy grows by up to omega a step: use `control_variate`, or the form that contracts (`int2`, plain `random_k`).
+
+    The memory starts at zero and is in float32 even for bfloat16 updates, which then reach `inner` in float32 too.
+    Entries that are infinite or NaN, or that `inner` makes so, spoil the average of that step, but do not stay: there
+    the memory keeps what it held. What was sent in a step that is then skipped is not sent again; with `transaction`
+    around the whole chain such a step does not happen at all.
 
     With a `decay` below 1 each step forgets some of the memory. With a `dtype` the memory is rounded at random when it
     is stored, so that nothing is lost on average: the defect of one step is at most ``2^-7 |error_i|`` an entry in

@@ -15,6 +15,10 @@ from jaxcompress.ops.trees import join, only, path_text, sum_bits
 def partition(compressors: dict[str, Compressor], labels: Callable[[Any], Any]) -> Compressor:
     """Averages each array by the compressor of its label.
 
+    Ready label functions are `by_path`, `by_shape`, `by_size`, `norms_and_biases`, `embeddings` and `first_and_last`;
+    `first_of` puts several together. A function of your own labels each array by its path and its shape, and not by
+    the arrays beside it: it is also called with parts of the tree.
+
     How it travels: one compressor after the other, each with its own messages. Arrays that their compressor does not
     make smaller (those labelled ``dense()``, say) are sent together by `compress`.
 
@@ -22,8 +26,7 @@ def partition(compressors: dict[str, Compressor], labels: Callable[[Any], Any]) 
 
     Args:
       compressors: label -> compressor.
-      labels: From a tree of arrays to a tree of labels, as in `optax.partition`: `by_path`, `by_shape`, or any function
-        of shapes and paths.
+      labels: From a tree of arrays to a tree of labels, as in `optax.partition`.
 
     Returns:
       A `Compressor` whose state is a dict, label -> state.
