@@ -30,7 +30,6 @@ FLOORS = {
     "transaction": 4,
     "optimizers": 5,
     "distributed": 5,
-    "optimizers": 5,
     "expression": 6,
     "__init__": 7,
 }
