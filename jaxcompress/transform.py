@@ -9,7 +9,7 @@ import optax
 from optax import Updates
 
 from jaxcompress._compat import axis_size, is_varying
-from jaxcompress.base import AxisName, Compressor
+from jaxcompress.base import AxisName, Compressor, Reduced
 from jaxcompress.collectives.dense import dense
 from jaxcompress.ops.buckets import buckets
 from jaxcompress.ops.trees import array_bits, join, only, path_text
@@ -108,9 +108,7 @@ def compress(
         rounds = [one_bucket(*one) for one in zip(keys, parts, likes, state.inner, state.otherwise, strict=True)]
         reduced = [one for pair, _, _ in rounds for one in pair]
         mean = join(updates, *(one.mean for one in reduced))
-        if max_norm is not None:
-            norm = jnp.sqrt(sum((one.energy() for one in reduced), jnp.float32(0)))
-            mean = jax.tree.map(lambda m: m * (max_norm / jnp.maximum(norm, max_norm)), mean)
+        mean = mean if max_norm is None else _clipped(mean, reduced, max_norm)
         mean = jax.tree.map(lambda m, x: m.astype(x.dtype), mean, updates)
         bits = sum((jnp.asarray(one.bits, jnp.float32) for one in reduced), jnp.float32(0))
         _, states, others = zip(*rounds, strict=True)
@@ -136,6 +134,12 @@ def compress(
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _clipped(mean: Updates, reduced: list[Reduced], max_norm: int | float) -> Updates:
+    """`mean`, which is made of these, scaled down to this global norm where it is larger."""
+    norm = jnp.sqrt(sum((jnp.asarray(one.energy()) for one in reduced), jnp.float32(0)))
+    return jax.tree.map(lambda m: m * (max_norm / jnp.maximum(norm, max_norm)), mean)
 
 
 def _check_state(state: Any, expected: Any) -> None:

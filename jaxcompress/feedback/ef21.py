@@ -103,8 +103,10 @@ def _ef21(name: str, inner: Compressor, momentum: int | float | None) -> Compres
         )
     check_conserves(name, inner)
 
+    kept = 0.0 if momentum is None else momentum
+
     def advance(velocity, x):
-        velocity = momentum * velocity + (1 - momentum) * x
+        velocity = kept * velocity + (1 - kept) * x
         return velocity, velocity
 
     def init(key, params):
