@@ -63,6 +63,11 @@ def write_readme(script: str, text: str) -> None:
     README.write_text(f"{before}{begin}\n{text}\n{end}{after}")
 
 
+def write_page(name: str, text: str) -> None:
+    """Writes a page of the documentation that a benchmark makes as a whole."""
+    (README.parent / "docs" / name).write_text(text)
+
+
 def _processor() -> str:
     """The processor's name, as Linux gives it; `platform` has nothing better elsewhere."""
     try:
@@ -75,7 +80,7 @@ def _processor() -> str:
 def _commit() -> str:
     """The commit that was measured, marked where files differ from it that are not written by a benchmark."""
     commit = _git("rev-parse", "--short", "HEAD").stdout.strip()
-    changed = _git("diff", "--quiet", "HEAD", "--", ".", ":!benchmarks/results", ":!README.md").returncode
+    changed = _git("diff", "--quiet", "HEAD", "--", ".", ":!benchmarks/results", ":!README.md", ":!docs").returncode
     return f"{commit}{'-dirty' if changed else ''}" if commit else "unknown"
 
 

@@ -52,8 +52,17 @@ from jaxcompress.distributed.placement import (
 from jaxcompress.distributed.step import local_value_and_grad, make_train_step
 from jaxcompress.expression import ExpressionError, parse, unparse
 from jaxcompress.feedback.control_variate import control_variate
-from jaxcompress.feedback.error_feedback import error_feedback, error_memory
-from jaxcompress.routing.labels import by_path, by_shape
+from jaxcompress.feedback.ef21 import ef21, ef21_sgdm
+from jaxcompress.feedback.error_feedback import error_feedback
+from jaxcompress.feedback.momentum_correction import momentum_correction
+from jaxcompress.ops.memories import error_memory
+from jaxcompress.optimizers.clip_by_local_norm import clip_by_local_norm
+from jaxcompress.optimizers.dgc import decayed_weights_with_momentum, dgc, dgc_ladder
+from jaxcompress.optimizers.onebit_adam import onebit_adam
+from jaxcompress.optimizers.onebit_lamb import onebit_lamb
+from jaxcompress.optimizers.zero_one_adam import zero_one_adam
+from jaxcompress.routing.kinds import embeddings, first_and_last, norms_and_biases
+from jaxcompress.routing.labels import by_path, by_shape, by_size, first_of
 from jaxcompress.routing.partition import partition
 from jaxcompress.routing.switch import switch
 from jaxcompress.schedules.warmup import warmup
@@ -62,10 +71,20 @@ from jaxcompress.stats.hlo_traffic import traffic_of_hlo
 from jaxcompress.stats.jaxpr_traffic import traffic_of_jaxpr
 from jaxcompress.stats.monitor import monitor, monitor_metrics
 from jaxcompress.stats.traffic import traffic
+from jaxcompress.transaction import skipped_steps, transaction
 from jaxcompress.transform import compress
 
 __all__ = [
     "compress",
+    "transaction",
+    "skipped_steps",
+    "dgc",
+    "dgc_ladder",
+    "clip_by_local_norm",
+    "decayed_weights_with_momentum",
+    "onebit_adam",
+    "onebit_lamb",
+    "zero_one_adam",
     "Reduced",
     "Codec",
     "Compressor",
@@ -113,10 +132,18 @@ __all__ = [
     "svd",
     "control_variate",
     "error_feedback",
+    "ef21",
+    "ef21_sgdm",
+    "momentum_correction",
     "error_memory",
     "partition",
     "by_path",
     "by_shape",
+    "by_size",
+    "norms_and_biases",
+    "embeddings",
+    "first_and_last",
+    "first_of",
     "switch",
     "warmup",
     "monitor",

@@ -26,6 +26,16 @@ class Reduced(NamedTuple):
     sent: Updates  # this worker's part of it
     bits: ArrayLike  # size of this worker's messages; a Python int wherever it does not depend on the step
     rest: Updates | None = None  # updates - sent; None leaves the subtraction to `rest_of`
+    squared_norm: ArrayLike | None = (
+        None  # |mean|^2 where it is known without a pass over it, as of orthonormal factors
+    )
+
+    def energy(self) -> ArrayLike:
+        """|mean|^2 over all arrays, in float32."""
+        if self.squared_norm is not None:
+            return self.squared_norm
+        squares = [jnp.sum(jnp.square(x.astype(jnp.float32))) for x in jax.tree.leaves(self.mean)]
+        return sum(squares, jnp.float32(0))
 
     def rest_of(self, updates: Updates) -> Updates:
         """What of `updates` was not sent."""
@@ -102,9 +112,10 @@ class Compressor(NamedTuple):
     of trees; `reduce` runs where the axis exists. ``message_bits(params)`` gives the size of each array's message, a
     tree of ints. `codec` makes and reads the message of one array, for use as an `inner`; None where compressing and
     sending are one act. `remembers` says whether it carries something of the updates from step to step, itself or
-    inside; `conserves` whether it keeps the law of `Reduced`, which all but a few declared exceptions do. `expression`
-    is the text that `jaxcompress.parse` reads back, and None for a compressor that no constructor marked `expressible`
-    has made.
+    inside; `conserves` whether it keeps the law of `Reduced`, which all but a few declared exceptions do. `otherwise`
+    averages, in `compress`, the arrays that are not worth compressing, where that is more than their plain mean: a
+    local momentum must be theirs too. `expression` is the text that `jaxcompress.parse` reads back, and None for a
+    compressor that no constructor marked `expressible` has made.
     """
 
     init: Callable[[jax.Array, Any], Any]  # (key, params) -> state
@@ -113,6 +124,7 @@ class Compressor(NamedTuple):
     codec: Codec | None = None  # None where compressing and sending are one act
     remembers: bool = False  # whether it carries something of the updates to the next step, itself or by an inner one
     conserves: bool = True  # whether mean == pmean(sent)
+    otherwise: "Compressor | None" = None  # for arrays that are not worth compressing; None: their mean
     expression: str | None = None  # the text that `expression.parse` reads back
 
     def __repr__(self) -> str:

@@ -9,10 +9,10 @@ import optax
 from optax import Updates
 
 from jaxcompress._compat import axis_size, is_varying
-from jaxcompress.base import AxisName, Compressor
-from jaxcompress.collectives.dense import fused_mean
+from jaxcompress.base import AxisName, Compressor, Reduced
+from jaxcompress.collectives.dense import dense
 from jaxcompress.ops.buckets import buckets
-from jaxcompress.ops.trees import array_bits, join, only, path_text, tree_bits
+from jaxcompress.ops.trees import array_bits, join, only, path_text
 
 
 class CompressState(NamedTuple):
@@ -21,14 +21,16 @@ class CompressState(NamedTuple):
     key: jax.Array  # typed PRNG key (), the same on every worker; split once a step
     bits: jax.Array  # float32 (): size of this worker's messages in the last step, dense ones included
     inner: tuple[Any, ...]  # state of the compressor for the compressed arrays of each bucket
+    otherwise: tuple[Any, ...]  # state of what averages the other arrays of each bucket
 
 
 def compress(
     compressor: Compressor,
     axis_name: AxisName = "data",
     *,
-    min_compression_rate: float = 2.0,
+    min_compression_rate: int | float = 2.0,
     bucket_bytes: int | None = None,
+    max_norm: int | float | None = None,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     """Averages updates over the workers of `axis_name`, compressed: the network boundary of an Optax chain.
@@ -38,7 +40,8 @@ def compress(
     proves that replicas cannot drift apart) or ``jax.vmap(..., axis_name=...)``.
 
     An array whose message, judged by itself, would not be `min_compression_rate` times smaller than the array travels
-    dense, and all such arrays share one all-reduce; they have no memory. So ``compress(dense())`` is a plain ``pmean``.
+    dense, and all such arrays share one all-reduce; they have no error memory. So ``compress(dense())`` is a plain
+    ``pmean``. (A local momentum, as of `momentum_correction`, is theirs too.)
 
     The messages of all arrays travel together, in as many collectives as the scheme has rounds. With `bucket_bytes`
     they travel in groups of arrays, the last ones of the tree first, whose gradients a backward pass has first: so that
@@ -53,15 +56,18 @@ def compress(
       min_compression_rate: How many times smaller a message has to be, at least; 0 compresses every array.
       bucket_bytes: Size of the gradients of one bucket, at least 1; None puts all arrays into one. A larger array is a
         bucket by itself.
+      max_norm: The average is scaled down to this global norm, above 0, where it is larger, as by
+        ``optax.clip_by_global_norm`` after `compress`; but the norm of what travels as orthonormal factors is that of
+        the small factor, ``|P Q^T| = |Q|``, so that no pass over those arrays is needed.
       seed: Of the random keys, the same on all workers.
 
     Returns:
       An Optax transformation. Its state holds `PerWorker` parts; `init_state` places it on a mesh.
 
     Raises:
-      ValueError: if `compressor` is not one, `min_compression_rate` is negative or `bucket_bytes` below 1; while
-        tracing, if there is no such axis, or if the gradients are the same on all workers: then JAX has summed them
-        already.
+      ValueError: if `compressor` is not one, `min_compression_rate` is negative, `bucket_bytes` below 1 or `max_norm`
+        not above 0; while tracing, if there is no such axis, or if the gradients are the same on all workers: then JAX
+        has summed them already.
 
     Example:
       >>> from jaxcompress.compressors.top_k import top_k
@@ -75,15 +81,18 @@ def compress(
         raise ValueError(f"min_compression_rate is a ratio of sizes, at least 0; got {min_compression_rate!r}.")
     if bucket_bytes is not None and (not _is_number(bucket_bytes) or not bucket_bytes >= 1):
         raise ValueError(f"bucket_bytes is the size of the gradients of one bucket, at least 1; got {bucket_bytes!r}.")
+    if max_norm is not None and (not _is_number(max_norm) or not max_norm > 0):
+        raise ValueError(f"max_norm is the largest global norm of the average, above 0; got {max_norm!r}.")
 
-    rate = float(min_compression_rate)
+    rate, otherwise = float(min_compression_rate), compressor.otherwise or dense()
 
     def init(params):
         key, init_key = jax.random.split(jax.random.key(seed))
-        parts = [split(bucket, bucket)[0] for bucket in buckets(params, params, bucket_bytes)]
+        parts = [split(bucket, bucket) for bucket in buckets(params, params, bucket_bytes)]
         keys = jax.random.split(init_key, len(parts))
-        states = tuple(compressor.init(keys[i], part) for i, part in enumerate(parts))
-        return CompressState(key, jnp.zeros([], jnp.float32), states)
+        states = tuple(compressor.init(keys[i], part) for i, (part, _) in enumerate(parts))
+        others = tuple(otherwise.init(keys[i], rest) for i, (_, rest) in enumerate(parts))
+        return CompressState(key, jnp.zeros([], jnp.float32), states, others)
 
     def update(updates, state, params=None, **extra_args):
         del extra_args
@@ -91,18 +100,26 @@ def compress(
         _check_local(updates, axis_name)
         key, step_key = jax.random.split(state.key)
         like = updates if params is None else params
-        _check_state(state.inner, jax.eval_shape(init, like).inner)
+        expected = jax.eval_shape(init, like)
+        _check_state(state.inner, expected.inner)
+        _check_state(state.otherwise, expected.otherwise)
         parts, likes = (buckets(tree, like, bucket_bytes) for tree in (updates, like))
         keys = jax.random.split(step_key, len(parts))
-        means, bits, states = [], jnp.float32(0), []
-        for part, part_like, part_key, part_state in zip(parts, likes, keys, state.inner, strict=True):
-            compressed, rest = split(part, part_like)
-            reduced, part_state = compressor.reduce(part_key, compressed, part_state, axis_name)
-            means += [reduced.mean, fused_mean(rest, axis_name)]
-            bits += jnp.asarray(reduced.bits, jnp.float32) + jnp.float32(tree_bits(rest))
-            states.append(part_state)
-        mean = jax.tree.map(lambda m, x: m.astype(x.dtype), join(updates, *means), updates)
-        return mean, CompressState(key, bits, tuple(states))
+        rounds = [one_bucket(*one) for one in zip(keys, parts, likes, state.inner, state.otherwise, strict=True)]
+        reduced = [one for pair, _, _ in rounds for one in pair]
+        mean = join(updates, *(one.mean for one in reduced))
+        mean = mean if max_norm is None else _clipped(mean, reduced, max_norm)
+        mean = jax.tree.map(lambda m, x: m.astype(x.dtype), mean, updates)
+        bits = sum((jnp.asarray(one.bits, jnp.float32) for one in reduced), jnp.float32(0))
+        _, states, others = zip(*rounds, strict=True)
+        return mean, CompressState(key, bits, states, others)
+
+    def one_bucket(key, part, like, state, other_state):
+        """Both reductions of one bucket, and their new states."""
+        compressed, rest = split(part, like)
+        reduced, state = compressor.reduce(key, compressed, state, axis_name)
+        other, other_state = otherwise.reduce(key, rest, other_state, axis_name)
+        return (reduced, other), state, other_state
 
     def split(tree, like):
         """The arrays that are worth compressing, judged by those of `like`, and the rest."""
@@ -117,6 +134,12 @@ def compress(
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _clipped(mean: Updates, reduced: list[Reduced], max_norm: int | float) -> Updates:
+    """`mean`, which is made of these, scaled down to this global norm where it is larger."""
+    norm = jnp.sqrt(sum((jnp.asarray(one.energy()) for one in reduced), jnp.float32(0)))
+    return jax.tree.map(lambda m: m * (max_norm / jnp.maximum(norm, max_norm)), mean)
 
 
 def _check_state(state: Any, expected: Any) -> None:
@@ -153,6 +176,6 @@ def _check_local(updates: Updates, axis_name: AxisName) -> None:
                 f"averaged or summed. Inside shard_map jax.grad sums gradients of replicated parameters silently. Take "
                 f"local ones with jaxcompress.local_value_and_grad, or mark the parameters before differentiating: "
                 f"jax.lax.pcast(params, {axis_name!r}, to='varying'). A chain averages once, so it holds one compress "
-                f"and no pmean before it. optax.MultiSteps around compress ends here too: accumulate micro-batches "
-                f"inside the loss function instead."
+                f"and no pmean before it. optax.MultiSteps around compress ends here too: micro_batches of "
+                f"make_train_step accumulates."
             )

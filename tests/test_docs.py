@@ -1,17 +1,20 @@
 """The pages that the code tells are what it says now, and what they call possible is."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from helpers import FLOAT32, first_state, mean_over_workers, random_updates, run
 
 import jaxcompress
 
 DOCS = Path(__file__).parent.parent / "docs"
+LABELS = {"by_path", "by_shape", "by_size", "norms_and_biases", "embeddings", "first_and_last", "first_of"}
 LIKE = {"matrix": jnp.zeros((16, 24)), "vector": jnp.zeros(70)}
 
 
@@ -34,7 +37,33 @@ def test_a_generated_page_is_up_to_date(name):
 def test_every_compressor_at_the_door_has_its_section():
     listed = {name for names in GENERATE.FAMILIES.values() for name in names}
     made = {name for name in jaxcompress.__all__ if getattr(getattr(jaxcompress, name), "expressible", False)}
-    assert made - listed == {"by_path", "by_shape", "warmup"}
+    assert made - listed == LABELS | {"warmup"}
+
+
+def expressions_beside_torch() -> list[str]:
+    """What docs/from_torch.md calls the same here: every code span of a table but those of the first columns."""
+    rows = [line.split("|")[1:-1] for line in (DOCS / "from_torch.md").read_text().splitlines() if "`" in line]
+    spans = [span for row in rows if len(row) > 1 for cell in row[1:] for span in re.findall(r"`([^`]+)`", cell)]
+    return [span for span in spans if "(" in span]
+
+
+@pytest.mark.parametrize("text", dict.fromkeys(expressions_beside_torch()))
+def test_every_expression_beside_torch_is_one(text):
+    if text.startswith("compress("):
+        made = eval(text, {name: getattr(jaxcompress, name) for name in jaxcompress.__all__})
+        assert isinstance(made, optax.GradientTransformation)
+    else:
+        assert jaxcompress.parse(text).expression == text
+
+
+def test_every_option_of_the_reference_has_its_line():
+    named = " ".join(line.split("|")[1] for line in (DOCS / "from_torch.md").read_text().splitlines() if "|" in line)
+    options = {
+        *("rank", "min_compression_rate", "num_iters_per_step", "start_compressing_after_num_steps"),
+        *("use_error_feedback=False", "warm_start=False", "orthogonalization_epsilon"),
+        *("fp16_compress_hook", "bf16_compress_hook", "batched_powerSGD_hook"),
+    }
+    assert {option for option in options if f"`{option}`" not in named} == set()
 
 
 @pytest.mark.slow

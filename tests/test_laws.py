@@ -1,4 +1,4 @@
-"""Every compressor through every law. A new one is one line in `helpers.ALL_COMPRESSORS`."""
+"""Every compressor through every law. A new one is one line in `claims.ALL_COMPRESSORS`."""
 
 import functools
 import operator
@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from claims import ALL_COMPRESSORS
 from helpers import (
-    ALL_COMPRESSORS,
     WORKERS,
     Outcome,
     assert_close,
@@ -25,6 +25,7 @@ from helpers import (
 
 import jaxcompress
 from jaxcompress import PerWorker, parse
+from jaxcompress.ops.storage import read
 
 # One process of a parallel run takes all laws of a compressor, so that each is compiled once.
 every_compressor = pytest.mark.parametrize(
@@ -65,8 +66,19 @@ def first_row(tree):
 
 
 def per_worker_parts(state) -> list:
+    """What belongs to each worker, as it is read from where it is stored."""
     nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, PerWorker))
-    return [x for node in nodes if isinstance(node, PerWorker) for x in jax.tree.leaves(node)]
+    return [x for node in nodes if isinstance(node, PerWorker) for x in jax.tree.leaves(read(node.value))]
+
+
+def replicated_parts(state) -> list:
+    """What is the same on all of them."""
+    nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, PerWorker))
+    return [x for x in nodes if not isinstance(x, PerWorker)]
+
+
+def largest(tree) -> float:
+    return max((float(np.abs(x).max(initial=0)) for x in jax.tree.leaves(tree)), default=0.0)
 
 
 def memory(state, like):
@@ -89,15 +101,16 @@ def test_all_but_the_declared_exceptions_claim_the_law():
 @every_compressor
 def test_conservation_over_many_steps_with_error_feedback(text):
     if ALL_COMPRESSORS[text].forgets:
-        pytest.skip("has no error memory, and can have none")
+        pytest.skip("does not keep all of what it does not send")
     updates, outcomes = steps(with_memory(text))
     like = random_updates(0, awkward_tree())
     total_in = add_up([mean_over_workers(one) for one in updates])
     total_out = add_up([as_float64(first_row(one.mean)) for one in outcomes])
     left = mean_over_workers(memory(outcomes[-1].state, like))
-    assert_close(
-        cast_to(jnp.float32, jax.tree.map(operator.add, total_out, left)), cast_to(jnp.float32, total_in), STEPS
-    )
+    found = cast_to(jnp.float32, jax.tree.map(operator.add, total_out, left))
+    # What is stored in fewer bits is rounded in every step, by a part of the largest entry at most.
+    rounding = STEPS * ALL_COMPRESSORS[text].rounds * max(largest(memory(one.state, like)) for one in outcomes)
+    assert_close(found, cast_to(jnp.float32, total_in), STEPS, rounding)
 
 
 @every_compressor
@@ -273,9 +286,8 @@ def test_replicas_are_equal_to_the_last_bit(text):
     for x in jax.tree.leaves(outcomes[-1].mean):
         rows = {np.asarray(row).tobytes() for row in x}
         assert len(rows) <= 1 or x.size == 0
-    for x in jax.tree.leaves(outcomes[-1].state):
-        if not any(x is part for part in per_worker_parts(outcomes[-1].state)):
-            assert len({to_numpy(shard.data).tobytes() for shard in x.addressable_shards}) == 1
+    for x in replicated_parts(outcomes[-1].state):
+        assert len({to_numpy(shard.data).tobytes() for shard in x.addressable_shards}) == 1
 
 
 @every_compressor
@@ -288,7 +300,8 @@ def test_a_change_of_the_number_of_workers_keeps_the_mean_of_the_memory(text, wo
     assert parts
     for old, new in parts:
         assert new.shape == (workers, *old.shape[1:])
-        assert_close(jnp.mean(new, axis=0), jnp.mean(old, axis=0))
+        rounding = ALL_COMPRESSORS[text].rounds * largest(old)
+        assert_close(jnp.mean(new, axis=0), jnp.mean(old, axis=0), rounding=rounding)
 
 
 def to_numpy(x) -> np.ndarray:

@@ -194,7 +194,7 @@ AROUND = "stands after compress in the chain"
 WRONG = {
     "MultiSteps around it": (
         lambda: optax.MultiSteps(optax.chain(link(), optax.sgd(0.1)), 2).gradient_transformation(),
-        "optax.MultiSteps around compress ends here too: accumulate micro-batches inside the loss function instead",
+        "optax.MultiSteps around compress ends here too: micro_batches of make_train_step accumulates",
     ),
     "masked around it": (
         lambda: optax.chain(optax.masked(link(), {"kernel": True, "bias": False}), optax.sgd(0.1)),
@@ -202,11 +202,11 @@ WRONG = {
     ),
     "apply_if_finite around it": (
         lambda: optax.apply_if_finite(optax.chain(link(), optax.sgd(0.1)), 3),
-        "optax.apply_if_finite after it, not around or before it",
+        "transaction around the whole chain instead of optax.apply_if_finite",
     ),
     "apply_if_finite before it": (
         lambda: optax.chain(optax.apply_if_finite(optax.identity(), 3), link(), optax.sgd(0.1)),
-        "optimizer state at '0/notfinite_count' would differ .* optax.apply_if_finite after it, not around or before",
+        "optimizer state at '0/notfinite_count' would differ .* transaction around the whole chain instead of",
     ),
     "conditionally_mask around it": (
         lambda: optax.conditionally_mask(optax.chain(link(), optax.sgd(0.1)), lambda step: step < 2),

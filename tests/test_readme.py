@@ -8,7 +8,8 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import Claims, assert_close, energy, first_state, random_updates, run
+from claims import Claims
+from helpers import assert_close, energy, first_state, random_updates, run
 
 import jaxcompress
 

@@ -404,3 +404,33 @@ def test_the_state_of_other_buckets_is_refused():
 def test_what_is_no_size_of_a_bucket_is_refused(bucket_bytes):
     with pytest.raises(ValueError, match=f"bucket_bytes is the size .* at least 1; got {bucket_bytes}"):
         compress(top_k(0.1), bucket_bytes=bucket_bytes)
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 1e6])
+@pytest.mark.parametrize("expression", ["error_feedback(power_sgd(2))", "error_feedback(top_k(0.1))", "dense()"])
+def test_clipping_inside_equals_clipping_after(expression, max_norm):
+    updates = random_updates(0, TREE)
+    inside = compress(parse(expression), max_norm=max_norm)
+    after = optax.chain(compress(parse(expression)), optax.clip_by_global_norm(max_norm))
+    (found, _), (expected, _) = (by_shard_map(one)(updates, rows_of(one.init(TREE)), TREE) for one in (inside, after))
+    assert_close(found, expected)
+    assert float(optax.tree.norm(found)) <= max_norm * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("method", ["gram_schmidt", "householder", "cholesky"])
+def test_the_norm_of_a_low_rank_average_is_that_of_its_factor(method):
+    compressor = parse(f"power_sgd(3, orthogonalize={method!r})")
+    updates = random_updates(0, {"kernel": jnp.zeros((40, 30)), "thin": jnp.zeros((5, 2))})
+
+    def one_worker(x):
+        reduced, _ = compressor.reduce(jax.random.key(0), x, compressor.init(jax.random.key(1), x), "data")
+        return reduced.squared_norm, reduced._replace(squared_norm=None).energy()
+
+    known, summed = jax.vmap(one_worker, axis_name="data")(updates)
+    np.testing.assert_allclose(known, summed, **FLOAT32)
+
+
+@pytest.mark.parametrize("max_norm", [0, -1.0, float("nan"), "1", True])
+def test_bad_norms_are_refused(max_norm):
+    with pytest.raises((ValueError, jaxtyping.TypeCheckError), match="max_norm"):
+        compress(dense(), max_norm=max_norm)

@@ -20,6 +20,9 @@ RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
     "decay_epochs": ("rising, each above warmup_epochs", lambda c: _is_rising((c.warmup_epochs, *c.decay_epochs))),
     "decay_rate": ("in (0, 1]", lambda c: 0 < c.decay_rate <= 1),
     "batch_size": ("at least 1", lambda c: c.batch_size >= 1),
+    "clip_norm": ("above 0 and finite", lambda c: c.clip_norm is None or 0 < c.clip_norm < math.inf),
+    "micro_batches": ("at least 1", lambda c: c.micro_batches >= 1),
+    "max_skipped_steps": ("at least 0", lambda c: c.max_skipped_steps >= 0),
     "seed": ("from 0 to 2**32 - 1", lambda c: 0 <= c.seed < 2**32),
     "workers": ("at least 1", lambda c: _is_count(c.workers)),
     "eval_every_epochs": ("above 0 and finite", lambda c: 0 < c.eval_every_epochs < math.inf),
@@ -46,17 +49,19 @@ def check_config(config: Config) -> None:
         )
     check_processes(config)
     if config.workers is not None:
-        check_batch_size(config.batch_size, config.workers)
+        check_batch_size(config, config.workers)
 
 
-def check_batch_size(batch_size: int, workers: int) -> None:
-    """Raises an `InputError` unless every worker gets the same number of examples."""
-    if batch_size % workers:
-        below = batch_size // workers * workers
-        nearest = f"{below} or {below + workers}" if below else f"{workers}"
+def check_batch_size(config: Config, workers: int) -> None:
+    """Raises an `InputError` unless every worker, and every part of its examples, gets the same number of them."""
+    parts = workers * config.micro_batches
+    if config.batch_size % parts:
+        below = config.batch_size // parts * parts
+        nearest = f"{below} or {below + parts}" if below else f"{parts}"
+        cut = f", each in {config.micro_batches} micro-batches" if config.micro_batches > 1 else ""
         raise InputError(
-            f"batch_size is split evenly over the workers; got batch_size {batch_size} for {workers} workers. "
-            f"Use --batch-size {nearest}."
+            f"batch_size is split evenly over the workers; got batch_size {config.batch_size} for {workers} "
+            f"workers{cut}. Use --batch-size {nearest}."
         )
 
 

@@ -30,22 +30,25 @@ class Config:
     """Model: for images simple_cnn, resnet8, resnet20, resnet18 or resnet50; for text lstm or transformer."""
     context: int = 64
     """Characters in an example of text, at least 1; images have none."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """What the model computes in. Parameters, gradients, error memories and the loss are float32 either way."""
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    """What the model computes in, float16 with a loss scale that finds its place. Parameters, gradients, error memories
+    and the loss are float32 either way."""
     compressor: str = "dense()"
     """How gradients are averaged, as an expression: "error_feedback(top_k(0.01))"; dense() is the baseline."""
     min_compression_rate: float = 2.0
     """An array whose message is not this many times smaller than itself travels dense; at least 1."""
     bucket_mib: float | None = None
     """MiB of gradients that travel together, the last layers' first; above 0. None: all, after the backward pass."""
-    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
-    """What turns the averaged gradient into a step."""
+    optimizer: Literal["sgd", "dgc", "adam", "adamw"] = "sgd"
+    """What turns the averaged gradient into a step; dgc is sgd whose momentum is gathered before the compressor."""
     learning_rate: float = 0.1
     """Peak learning rate, per optimizer step; above 0 and finite."""
     momentum: float = 0.9
-    """Momentum of sgd, in [0, 1); adam and adamw keep their own."""
+    """Momentum of sgd and dgc, in [0, 1); adam and adamw keep their own."""
     nesterov: bool = True
-    """Whether the momentum of sgd looks ahead."""
+    """Whether the momentum of sgd and dgc looks ahead."""
+    clip_norm: float | None = None
+    """Largest norm of the averaged gradient, above 0; dgc clips each worker's own, at clip_norm / sqrt(workers)."""
     weight_decay: float = 0.0
     """Decay of the kernels (never of biases and norms): an L2 gradient, for adamw decoupled; at least 0 and finite."""
     warmup_epochs: float = 0.0
@@ -60,6 +63,10 @@ class Config:
     """Passes over the training data, fractions allowed; above 0."""
     batch_size: int = 128
     """Examples per step over all workers together; a multiple of the number of workers."""
+    micro_batches: int = 1
+    """Parts, one after the other, into which each worker cuts its examples to save memory; it sends once for all."""
+    max_skipped_steps: int = 10
+    """Steps in a row that may be skipped because a gradient is not finite, before the run stops; at least 0."""
     seed: int = 0
     """Seed of the initial parameters and of the order of the data; from 0 to 2**32 - 1."""
     workers: int | None = None

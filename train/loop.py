@@ -60,7 +60,8 @@ class Loop:
             state = TrainState(**setup.checkpoints.restore(state._asdict()))
             self.batches.set_state(progress.data)
         self.state: TrainState = state
-        self.history = History(max(plan.per_epoch, plan.log_every), progress.history)
+        length = max(plan.per_epoch, plan.log_every, config.max_skipped_steps + 1)
+        self.history = History(length, progress.history)
         self.tested: dict[str, float] = {}
         with together():
             self.log = MetricsLog(setup.workdir if is_main_process() else None, progress.step)
@@ -121,6 +122,7 @@ class Loop:
             "train_accuracy": accuracy,
             "learning_rate": jnp.asarray(self.schedule(step - 1)).item(),
             "bytes_sent": step * self.program.bytes_per_step,  # by one worker since the start
+            "skipped_steps": self._skipped_steps(),
             **monitored(self.state.opt_state),
             "steps_per_second": (step - self.logged_step) / (now - self.logged_at),
         }
@@ -129,16 +131,27 @@ class Loop:
         self._check_finite(step)
 
     def _check_finite(self, step: int) -> None:
-        """Raises a `DivergedError` if a loss up to `step` is not finite; on all processes, for they average it."""
-        if (found := self.history.not_finite()) is None:
-            return
-        ago, loss = found
+        """Raises a `DivergedError` if steps up to `step` are not finite; on all processes, for they average them."""
         config = self.setup.config
+        skipped, skipped_ago = self.history.longest_skipped()
+        if found := self.history.not_finite():
+            ago, loss = found
+            told = f"the training loss of step {step - ago} is {loss}"
+        elif skipped > config.max_skipped_steps:
+            told = (
+                f"{skipped} steps in a row, up to step {step - skipped_ago}, had gradients that are not finite and "
+                f"were skipped (at most {config.max_skipped_steps}, --max-skipped-steps)"
+            )
+        else:
+            return
         raise DivergedError(
-            f"the training loss of step {step - ago} is {loss}, so the run stops. Lower --learning-rate "
-            f"({config.learning_rate}) or add --warmup-epochs ({config.warmup_epochs}); with another --workdir, for "
-            f"that is another run. {last_checkpoint(self.setup)}"
+            f"{told}, so the run stops. Lower --learning-rate ({config.learning_rate}) or add --warmup-epochs "
+            f"({config.warmup_epochs}); with another --workdir, for that is another run. {last_checkpoint(self.setup)}"
         )
+
+    def _skipped_steps(self) -> int:
+        """Steps that were not taken, over all parts of the run."""
+        return int(jaxcompress.skipped_steps(self.state.opt_state)["skipped"])
 
     def _evaluate(self, step: int) -> None:
         """Evaluates on the whole test set."""
@@ -170,6 +183,7 @@ class Loop:
             test_perplexity=self.tested["test_perplexity"],
             train_loss=self.history.mean(self.plan.per_epoch)[0],
             steps=self.plan.total,
+            skipped_steps=self._skipped_steps(),
             workers=self.setup.mesh.size,
             compressor=jaxcompress.unparse(self.setup.compressor),
             bytes_per_step=self.program.bytes_per_step,

@@ -23,6 +23,7 @@ class Summary(TypedDict):
     test_perplexity: float  # exp(test_loss), at least 1: customary for text, and given for images too
     train_loss: float  # mean cross-entropy over the steps of the last epoch's length
     steps: int  # optimizer steps of the whole run
+    skipped_steps: int  # of them, those that were not taken, on any worker, because a gradient was not finite
     workers: int  # over how many workers gradients were averaged
     compressor: str  # the compressor's expression, in its canonical form
     bytes_per_step: float  # sent by one worker in one step, as the compiled program does it; of a switch, the most

@@ -1,4 +1,6 @@
-"""The optimizer of a run: compress, then weight decay, then the optimizer proper with its learning rate."""
+"""The optimizer of a run: a transaction around compress, weight decay, and the optimizer with its learning rate."""
+
+from typing import Any
 
 import jax
 import optax
@@ -7,22 +9,52 @@ from optax import Params
 import jaxcompress
 from train.config import Config
 
+# What the loss is multiplied by at first, where the model computes in float16; a transaction changes it.
+LOSS_SCALE = 2.0**15
+
 
 def make_optimizer(config: Config, compressor: jaxcompress.Compressor, schedule: optax.Schedule):
-    """The chain of a run, `compressor` first: what stands after it sees the average, the same on every worker."""
+    """The chain of a run: what stands after `compress` sees the average, the same on every worker."""
+    loss_scale = LOSS_SCALE if config.precision == "float16" else None
+    make = dgc if config.optimizer == "dgc" else after_compress
+    return jaxcompress.transaction(make(config, compressor, schedule), loss_scale=loss_scale)
+
+
+def after_compress(config: Config, compressor: jaxcompress.Compressor, schedule: optax.Schedule):
+    """`compress`, and after it an optimizer of Optax."""
     compress = jaxcompress.compress(
-        jaxcompress.monitor(compressor),
-        min_compression_rate=config.min_compression_rate,
-        bucket_bytes=None if config.bucket_mib is None else max(1, round(config.bucket_mib * 2**20)),
-        seed=config.seed,
+        jaxcompress.monitor(compressor), max_norm=config.clip_norm, **compress_options(config)
     )
     if config.optimizer == "adamw":
         return optax.chain(compress, optax.adamw(schedule, weight_decay=config.weight_decay, mask=is_kernel))
     if config.optimizer == "adam":
         rule = optax.adam(schedule)
     else:
-        rule = optax.sgd(schedule, momentum=config.momentum, nesterov=config.nesterov)
+        rule = optax.sgd(schedule, momentum=config.momentum or None, nesterov=config.nesterov)
     return optax.chain(compress, optax.add_decayed_weights(config.weight_decay, mask=is_kernel), rule)
+
+
+def dgc(config: Config, compressor: jaxcompress.Compressor, schedule: optax.Schedule):
+    """Deep Gradient Compression, part by part, with any compressor inside."""
+    corrected = jaxcompress.momentum_correction(compressor, config.momentum, config.nesterov)
+    links = [] if config.clip_norm is None else [jaxcompress.clip_by_local_norm(config.clip_norm)]
+    return optax.chain(
+        *links,
+        jaxcompress.compress(jaxcompress.monitor(corrected), **compress_options(config)),
+        jaxcompress.decayed_weights_with_momentum(
+            config.weight_decay, config.momentum, config.nesterov, mask=is_kernel
+        ),
+        optax.scale_by_learning_rate(schedule),
+    )
+
+
+def compress_options(config: Config) -> dict[str, Any]:
+    """What a config says about sending, whatever is sent."""
+    return {
+        "min_compression_rate": config.min_compression_rate,
+        "bucket_bytes": None if config.bucket_mib is None else max(1, round(config.bucket_mib * 2**20)),
+        "seed": config.seed,
+    }
 
 
 def is_kernel(params: Params) -> Params:

@@ -37,7 +37,9 @@ def build_program(setup: Setup, model: nn.Module, schedule: optax.Schedule, batc
 
     def build(compressor: jaxcompress.Compressor) -> tuple[TrainState, Any, float]:
         optimizer = make_optimizer(setup.config, compressor, schedule)
-        step = jaxcompress.make_train_step(make_loss(model), optimizer, setup.mesh)
+        step = jaxcompress.make_train_step(
+            make_loss(model), optimizer, setup.mesh, micro_batches=setup.config.micro_batches
+        )
         # Here the compressor meets the arrays of the model for the first time, and may not know what to do with them.
         with user_input("compressor"):
             state = TrainState(params, jaxcompress.init_state(optimizer, params, setup.mesh), batch_stats)

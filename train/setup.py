@@ -28,6 +28,7 @@ _FREE_ON_RESUMING = _OWN_OF_EACH_PROCESS | {
     "checkpoint_every_steps",
     "log_every_steps",
     "keep_checkpoints",
+    "max_skipped_steps",
 }
 
 
@@ -56,7 +57,7 @@ def prepare(config: Config, at_end: contextlib.ExitStack) -> Setup:
     join_processes(config)
     check_agreement(config, expression)
     mesh = make_mesh(config)
-    check_batch_size(config.batch_size, mesh.size)
+    check_batch_size(config, mesh.size)
     settings = resumable_settings(config, expression, mesh.size)
     workdir = open_workdir(config.workdir, at_end)
     if workdir is None:

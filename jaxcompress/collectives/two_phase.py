@@ -33,7 +33,8 @@ def two_phase(inner: Compressor) -> Compressor:
     ``2 (W-1)/W B``, where `one_phase` sends ``(W-1) B``. For two workers it is the same, and less from three on.
 
     Guarantees: the law; that nothing is lost inside `error_feedback`, with which it converges. `sent` is no contraction
-    of a worker's own updates: the owner answers for all workers. Unbiased if `inner` is.
+    of a worker's own updates: the owner answers for all workers. Unbiased if `inner` is; and an unbiased `inner` that
+    diverges inside `error_feedback`, as ``qsgd(2)``, diverges there in two phases too.
 
     Args:
       inner: Any compressor whose codec works piece by piece: ``qsgd(4)``, ``sign()``, ``cast("bfloat16")``,

@@ -9,10 +9,11 @@ from jax import lax
 from jaxcompress._compat import vary
 from jaxcompress.base import Compressor, Reduced, expressible, facts_of
 from jaxcompress.collectives.dense import dense
-from jaxcompress.ops.checks import check_integer
+from jaxcompress.ops.checks import check_integer, check_no_momentum
 from jaxcompress.ops.factors import (
     alive,
     check_method,
+    finite_or,
     matrix_shape,
     orthonormal_tree,
     product,
@@ -71,6 +72,7 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
     """
     check_integer("rank", rank, 1)
     check_method(orthogonalize)
+    check_no_momentum("acp_sgd", inner)
 
     def left(x):
         batch, n, m = matrix_shape(x)
@@ -94,14 +96,16 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
             basis = orthonormal_tree(alive(fresh_key, state.q), orthogonalize)
             reduced, new = inner.reduce(inner_key, jax.tree.map(times, matrices, basis), state.inner[0], axis_name)
             mean, sent = product(reduced.mean, basis, updates), product(reduced.sent, basis, updates)
-            return done(mean, sent, reduced.bits), state._replace(p=reduced.mean, inner=(new, state.inner[1]))
+            p = finite_or(reduced.mean, state.p)
+            return done(mean, sent, reduced.bits), state._replace(p=p, inner=(new, state.inner[1]))
 
         def send_right(state):
             basis = orthonormal_tree(alive(fresh_key, state.p), orthogonalize)
             own = jax.tree.map(transposed_times, matrices, basis)
             reduced, new = inner.reduce(inner_key, own, state.inner[1], axis_name)
             mean, sent = product(basis, reduced.mean, updates), product(basis, reduced.sent, updates)
-            return done(mean, sent, reduced.bits), state._replace(q=reduced.mean, inner=(state.inner[0], new))
+            q = finite_or(reduced.mean, state.q)
+            return done(mean, sent, reduced.bits), state._replace(q=q, inner=(state.inner[0], new))
 
         def done(mean, sent, bits):
             # Both branches must agree on types, where nothing is sent too.

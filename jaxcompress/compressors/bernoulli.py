@@ -21,8 +21,9 @@ def bernoulli(probability: float, inner: Compressor = dense(), rescale: bool = F
     follow from the key. A plain all-reduce carries them, and nothing grows with the workers.
 
     Guarantees: without `rescale` ``E|x - sent|^2 = (1 - p) |x|^2``: use it inside `error_feedback`. With `rescale`
-    unbiased up to that rare step, and ``E|x - sent|^2 = (1/p - 1) |x|^2``; not for `error_feedback`. At probability 1
-    both are dense.
+    unbiased up to that rare step, and ``E|x - sent|^2 = (1/p - 1) |x|^2``: by itself, or inside `control_variate`, and
+    not inside `error_feedback`, where such a variance diverges and the plain form contracts. At probability 1 both are
+    dense.
 
     Args:
       probability: Of being kept, in (0, 1].

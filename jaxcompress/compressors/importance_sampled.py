@@ -24,7 +24,8 @@ def importance_sampled(density: float, block: int = 1024, inner: Compressor = de
 
     Guarantees: unbiased with an unbiased `inner`; ``E|x - sent|^2 <= (row/k - 1) |x|^2``, and much less where few
     entries are large: ``(|x|_1 / (sqrt(k) |x|))^2 - 1`` while no p reaches 1. So it needs no memory, and goes by itself
-    or inside `control_variate`, not inside `error_feedback`. At density 1 it is dense.
+    or inside `control_variate`, not inside `error_feedback`, where such a variance diverges: there `block_top_k`
+    contracts. At density 1 it is dense.
 
     Args:
       density: The fraction drawn, in (0, 1].

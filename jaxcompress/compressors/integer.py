@@ -20,7 +20,8 @@ def int8(group: int = 256, stochastic: bool = False) -> Compressor:
     Guarantees, for float32 in its normal range, with s levels on either side: to nearest, ``|x_i - sent_i| <= max |x| /
     (2 s)`` and ``|x - sent|^2 <= (1 - delta) |x|^2`` with ``delta = max(1 / group, 1 - group / (4 s^2))``; at random,
     unbiased with ``E|x - sent|^2 <= group / (4 s^2) |x|^2``. Zeros stay zeros, and so does the largest of a group. A
-    group with an infinite or NaN entry decodes to NaN.
+    group with an infinite or NaN entry decodes to NaN. To nearest it is biased, and contracts inside `error_feedback`.
+    At random it may stand there too while that bound is below 1, as for `int8` and `int4` in groups of up to 195.
 
     Args:
       group: Entries that share a scale, at least 1.
@@ -57,7 +58,9 @@ def int4(group: int = 64, stochastic: bool = False) -> Compressor:
 def int2(group: int = 32, stochastic: bool = False) -> Compressor:
     """The three levels -1, 0, 1 times ``max |x|`` of the group, in 2 bits; all else as `int8`.
 
-    To nearest, only entries above half the largest of their group are sent; the error memory brings up the others.
+    To nearest, only entries above half the largest of their group are sent; the error memory brings up the others. At
+    random the noise is larger than the update: by itself or inside `control_variate`, and not inside `error_feedback`,
+    where it diverges.
 
     Example:
       >>> int2(group=64).expression

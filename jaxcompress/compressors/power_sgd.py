@@ -8,10 +8,11 @@ import jax.numpy as jnp
 from jaxcompress.base import Compressor, Reduced, expressible, facts_of
 from jaxcompress.collectives.dense import dense
 from jaxcompress.collectives.whole_model import whole_model
-from jaxcompress.ops.checks import check_integer
+from jaxcompress.ops.checks import check_integer, check_no_momentum
 from jaxcompress.ops.factors import (
     alive,
     check_method,
+    finite_or,
     matrix_shape,
     orthonormal_tree,
     product,
@@ -42,7 +43,7 @@ def power_sgd(
     `sent` is the worker's own projection, so a memory of ``M_w - sent`` stays bounded; the difference to the average,
     which other implementations store, random-walks with the workers' disagreement. The average is the same in both.
     Q starts as a random basis, and is scaled to unit columns before reuse; columns that died (an all-zero gradient)
-    start afresh from a shared key.
+    start afresh from a shared key, and those that an infinite or NaN gradient has spoiled stay as they were before it.
 
     A kernel of more than two axes is the matrix of its last axis against all others: ``(H W I) x O`` for the
     convolutions of Flax. The first `batch_axes` axes are kept apart: scanned layers or experts are a batch of matrices.
@@ -80,6 +81,7 @@ def power_sgd(
     check_integer("iterations", iterations, 1)
     check_integer("batch_axes", batch_axes, 0)
     check_method(orthogonalize)
+    check_no_momentum("power_sgd", inner)
 
     def left(x):
         batch, n, m = matrix_shape(x, batch_axes)
@@ -105,7 +107,10 @@ def power_sgd(
             right_reduced, q_state = inner.reduce(q_key, own_q, q_state, axis_name)
             q, bits = right_reduced.mean, bits + left_reduced.bits + right_reduced.bits
         mean, sent = product(basis, q, updates), product(basis, right_reduced.sent, updates)
-        return Reduced(mean, sent, bits), PowerSGDState(q, (p_state, q_state))
+        # The columns of `basis` are orthonormal, so |P^ Q^T| = |Q|: the norm without a pass over the product.
+        squared_norm = sum((jnp.sum(jnp.square(one)) for one in jax.tree.leaves(q)), jnp.float32(0))
+        state = PowerSGDState(finite_or(q, state.q), (p_state, q_state))
+        return Reduced(mean, sent, bits, squared_norm=squared_norm), state
 
     def message_bits(params):
         p_bits = inner.message_bits(jax.tree.map(left, params))

@@ -25,6 +25,9 @@ def qsgd(bits: int, group: int = 512, norm: str = "max") -> Compressor:
     Guarantees, for float32 in its normal range: unbiased; ``E|x - sent|^2 <= min(group / (4 s^2), sqrt(group) / s)
     |x|^2``. (For bfloat16 the decoded value is rounded to nearest, which is not.) Workers round independently. Zeros
     stay zeros. Entries beyond ``2^126 = 8.5e37`` count as that. A group with an infinite or NaN entry decodes to NaN.
+    With groups of 512 that bound is below 1 from 5 bits on; with 4, 3 and 2 bits it is in groups of at most 195, 35 and
+    3. Beyond it the noise may be larger than the update, and inside `error_feedback` the memory then grows from step to
+    step: take `int4` or `int2` there, which round to nearest and contract, or ``control_variate(qsgd(2), 0.1)``.
 
     Args:
       bits: Bits of one entry, from 2 (levels -1, 0, 1) to 16.

@@ -24,7 +24,8 @@ def random_k(density: float, inner: Compressor = dense(), rescale: bool = False)
 
     Guarantees: without `rescale` ``E|x - sent|^2 <= (1 - delta) |x|^2`` with ``delta = 1 / ceil(n/k)``: use it inside
     `error_feedback`. With `rescale` unbiased, and ``E|x - sent|^2 <= (ceil(n/k) - 1) |x|^2``: by itself, or inside
-    `control_variate`, and not inside `error_feedback`, where such a variance diverges. At density 1 both are dense.
+    `control_variate`, and not inside `error_feedback`, where such a variance diverges and the plain form contracts. At
+    density 1 both are dense.
 
     Args:
       density: The fraction kept, in (0, 1].

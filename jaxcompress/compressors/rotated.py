@@ -25,7 +25,7 @@ def rotated(inner: Compressor, block: int = 1024) -> Compressor:
     of the next power of two. The signs come from a shared key and are not sent.
 
     Guarantees: the law; ``|x - sent|`` is the error of `inner` on the turned array, so its contraction, variance and
-    unbiasedness hold as they are.
+    unbiasedness hold as they are: what belongs inside `error_feedback`, or may not stand there, does so turned as well.
 
     Args:
       inner: Any compressor; for quantisers it is made: ``qsgd(4)``, ``sign()``, ``int4()``.

@@ -21,7 +21,9 @@ def terngrad(clip: float | None = 2.5, group: int = 4096) -> Compressor:
     `gathered`). Each worker has scales of its own, where the paper takes the largest of all workers.
 
     Guarantees: ``E[sent] = c``; with ``clip=None`` unbiased, and ``E|x - sent|^2 <= (sqrt(group) - 1) |x|^2``. Zeros
-    stay zeros. A group with an infinite or NaN entry decodes to NaN.
+    stay zeros. A group with an infinite or NaN entry decodes to NaN. The noise is usually larger than the update, so it
+    goes by itself, or as ``control_variate(terngrad(clip=None), 0.1)``; inside `error_feedback` the memory would grow
+    from step to step. There `int2` sends the same three values, rounded to nearest, and contracts.
 
     Args:
       clip: Standard deviations, above 0; None cuts nothing.

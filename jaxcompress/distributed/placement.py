@@ -12,6 +12,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress.base import AxisName, PerWorker
+from jaxcompress.feedback.momentum_correction import check_one_momentum
+from jaxcompress.ops.storage import is_stored8, read, to_nearest
 from jaxcompress.ops.trees import path_text
 
 
@@ -47,9 +49,15 @@ def shard_batch(batch: Any, mesh: Mesh, axis_name: AxisName = "data") -> Any:
 
 
 def init_state(optimizer: optax.GradientTransformation, params: Any, mesh: Mesh, axis_name: AxisName = "data") -> Any:
-    """The optimizer's first state, placed: `PerWorker` parts (workers, …) split over the axis, all else replicated."""
+    """The optimizer's first state, placed: `PerWorker` parts (workers, …) split over the axis, all else replicated.
+
+    Raises:
+      ValueError: if the mesh has no such axis, or if momentum stands after `compress` with `momentum_correction`.
+    """
     workers = _workers(mesh, axis_name)
-    specs = state_specs(jax.eval_shape(optimizer.init, params), axis_name)
+    shapes = jax.eval_shape(optimizer.init, params)
+    check_one_momentum(shapes)
+    specs = state_specs(shapes, axis_name)
     shardings = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs, is_leaf=lambda node: isinstance(node, P))
 
     def init(params):
@@ -97,7 +105,8 @@ def reshard_workers(state: Any, workers: int) -> Any:
     of W holds the share ``[i/W, (i+1)/W]``: halving the workers averages pairs, doubling them copies each.
 
     Args:
-      state: An optimizer's state outside a step; `PerWorker` parts are (old workers, …), and floating.
+      state: An optimizer's state outside a step; `PerWorker` parts are (old workers, …), and floating, or stored in 8
+        bits: then the mean is kept up to rounding to the nearest level.
       workers: The new number, at least 1.
 
     Returns:
@@ -110,14 +119,20 @@ def reshard_workers(state: Any, workers: int) -> Any:
         raise ValueError(f"workers is the new number of workers, at least 1; got {workers}.")
 
     def reshard(x):
+        if is_stored8(x):
+            return jax.vmap(to_nearest)(reshard(read(x)))
         if not jnp.issubdtype(x.dtype, jnp.floating):
             raise ValueError(
                 f"only floating state has a mean to keep; a PerWorker part of {x.dtype} cannot be resharded."
             )
-        shares = jnp.asarray(_overlap(x.shape[0], workers), x.dtype)
-        return jnp.tensordot(shares, x, axes=1, precision=jax.lax.Precision.HIGHEST)
+        shares = jnp.asarray(_overlap(x.shape[0], workers), jnp.promote_types(x.dtype, jnp.float32))
+        return jnp.tensordot(shares, x, axes=1, precision=jax.lax.Precision.HIGHEST).astype(x.dtype)
 
-    return _map_per_worker(reshard, state)
+    return jax.tree.map(
+        lambda node: jax.tree.map(reshard, node, is_leaf=is_stored8) if _is_per_worker(node) else node,
+        state,
+        is_leaf=_is_per_worker,
+    )
 
 
 def _workers(mesh: Mesh, axis_name: AxisName) -> int:

@@ -12,13 +12,19 @@ from jax.sharding import PartitionSpec as P
 from jaxcompress._compat import may_differ, vary
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.dense import fused_mean
+from jaxcompress.distributed.accumulation import accumulated
 from jaxcompress.distributed.placement import as_block, check_rows, own_part, state_specs
+from jaxcompress.ops.checks import check_integer
 from jaxcompress.ops.trees import join, only, path_text
+from jaxcompress.transaction import chosen, skipped_steps
+
+# What the step itself tells among the metrics.
+RESERVED = {"loss", "applied"}
 
 ADVICE = (
     "everything that decides or remembers must be the same on all workers, so it stands after compress in the chain: "
-    "momentum and optax.apply_if_finite after it, not around or before it; micro-batches accumulated inside the loss "
-    "function instead of optax.MultiSteps; partition instead of optax.masked."
+    "momentum after it, not around or before it; transaction around the whole chain instead of optax.apply_if_finite; "
+    "micro_batches of make_train_step instead of optax.MultiSteps; partition instead of optax.masked."
 )
 
 
@@ -40,9 +46,16 @@ def local_value_and_grad(loss_fn: Callable, axis_name: AxisName = "data", has_au
 
 
 def make_train_step(
-    loss_fn: Callable, optimizer: optax.GradientTransformation, mesh: Mesh, axis_name: AxisName = "data"
+    loss_fn: Callable,
+    optimizer: optax.GradientTransformation,
+    mesh: Mesh,
+    axis_name: AxisName = "data",
+    micro_batches: int = 1,
 ) -> Callable:
     """A jitted data-parallel step over the workers of `mesh`, compiled end to end; params, state and extra are donated.
+
+    With a `transaction` in `optimizer` the loss is multiplied by its scale, a step that it skips leaves `extra` as it
+    was too, and the metrics tell under ``"applied"`` whether it was taken, 1 or 0.
 
     Args:
       loss_fn: ``(params, extra, batch) -> (loss, (extra, metrics))`` for a worker's own rows. `extra` is whatever
@@ -51,6 +64,9 @@ def make_train_step(
       optimizer: An Optax chain with `compress` in it, or any other that averages over `axis_name`.
       mesh: From `data_mesh`.
       axis_name: The axis of the workers.
+      micro_batches: Into how many parts, one after the other, each worker cuts its rows: their gradients are averaged
+        in at least float32 before the optimizer sees them, so that a large batch fits into memory, and is sent once.
+        `extra` passes from part to part; metrics and loss are means over the parts.
 
     Returns:
       ``step(params, opt_state, extra, batch) -> (params, opt_state, extra, metrics)``, a jitted function. Parameters
@@ -58,18 +74,25 @@ def make_train_step(
       `extra`, the metrics, and the loss (as ``metrics["loss"]``) are averaged over the workers.
 
     Raises:
-      ValueError: while tracing, if updates, optimizer state, or what is not floating in `extra` and the metrics would
-        differ between workers, with the place, or if a metric is named ``"loss"``.
+      ValueError: if `micro_batches` is below 1; while tracing, if a worker's rows do not divide by it, if updates,
+        optimizer state, or what is not floating in `extra` and the metrics would differ between workers, with the
+        place, or if a metric is named ``"loss"`` or ``"applied"``.
     """
+    check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
 
     def local_step(params, opt_state, extra, batch):
-        value_and_grad = local_value_and_grad(_checked(loss_fn), axis_name, has_aux=True)
-        (loss, (extra, metrics)), grads = value_and_grad(params, extra, batch)
+        scale = skipped_steps(opt_state).get("loss_scale")
+        value_and_grad = local_value_and_grad(_scaled(_checked(loss_fn), scale), axis_name, has_aux=True)
+        value_and_grad = accumulated(value_and_grad, micro_batches, axis_name)
+        (_, (new_extra, metrics)), grads = value_and_grad(params, extra, batch)
         updates, opt_state = _update(optimizer, grads, own_part(opt_state), params)
         _check_replicated(updates, "updates", axis_name)
         _check_replicated(opt_state, "optimizer state", axis_name)
-        extra, metrics = _average((extra, {"loss": loss, **metrics}), axis_name)
-        return optax.apply_updates(params, updates), as_block(opt_state), extra, metrics
+        new_extra, metrics = _average((new_extra, metrics), axis_name)
+        if (applied := skipped_steps(opt_state).get("applied")) is not None:
+            new_extra = chosen(applied, new_extra, extra)
+            metrics["applied"] = applied.astype(jnp.float32)
+        return optax.apply_updates(params, updates), as_block(opt_state), new_extra, metrics
 
     def step(params, opt_state, extra, batch):
         check_rows(opt_state, mesh, axis_name)
@@ -88,16 +111,27 @@ def _checked(loss_fn: Callable) -> Callable:
     def checked(*args):
         found = loss_fn(*args)
         match found:
-            case (_, (_, Mapping() as metrics)) if "loss" not in metrics:
+            case (_, (_, Mapping() as metrics)) if not RESERVED & metrics.keys():
                 return found
-            case (_, (_, Mapping())):
-                raise ValueError("the loss function gives a metric 'loss', which is the step's own; name it otherwise.")
+            case (_, (_, Mapping() as metrics)):
+                taken = sorted(RESERVED & metrics.keys())[0]
+                raise ValueError(f"the loss function gives a metric {taken!r}, which is the step's own; rename it.")
         raise ValueError(
             f"make_train_step takes a loss function (params, extra, batch) -> (loss, (extra, metrics)), where extra "
             f"and metrics may be {{}}; this one gave {jax.tree.structure(found)}."
         )
 
     return checked
+
+
+def _scaled(loss_fn: Callable, scale: jax.Array | None) -> Callable:
+    """The loss times `scale`, to be differentiated; the loss itself is among the metrics."""
+
+    def scaled(*args):
+        loss, (extra, metrics) = loss_fn(*args)
+        return loss if scale is None else loss * scale.astype(loss.dtype), (extra, {"loss": loss, **metrics})
+
+    return scaled
 
 
 def _update(optimizer: optax.GradientTransformation, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:

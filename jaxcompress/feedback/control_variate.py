@@ -6,7 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from jaxcompress.base import Compressor, PerWorker, Reduced, expressible
-from jaxcompress.ops.checks import check_conserves
+from jaxcompress.ops.checks import check_conserves, check_fraction
+from jaxcompress.ops.guesses import moved
+from jaxcompress.ops.memories import like_memory, zeros_like_memory
 
 
 class ControlVariateState(NamedTuple):
@@ -18,7 +20,7 @@ class ControlVariateState(NamedTuple):
 
 
 @expressible
-def control_variate(inner: Compressor, rate: float) -> Compressor:
+def control_variate(inner: Compressor, rate: int | float) -> Compressor:
     """Compresses the difference of each update to a running guess at it, which all workers can follow.
 
     With worker w's guess ``h_w``, which starts at zero, and the average of all guesses ``h``::
@@ -65,11 +67,11 @@ def control_variate(inner: Compressor, rate: float) -> Compressor:
             f"{inner!r} carries over what it did not send, and the guess would follow that instead of the update. Use "
             f"one of the two: error_feedback for biased compressors, control_variate for unbiased ones."
         )
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= 1:
-        raise ValueError(f"rate is how fast the guess follows, in (0, 1]; got {rate!r}.")
+    check_fraction("rate", rate, "how fast the guess follows")
 
     def init(key, params):
-        return ControlVariateState(PerWorker(_zeros(params)), _zeros(params), inner.init(key, _wide(params)))
+        own, average = PerWorker(zeros_like_memory(params)), zeros_like_memory(params)
+        return ControlVariateState(own, average, inner.init(key, like_memory(params)))
 
     def reduce(key, updates, state, axis_name):
         own = state.own.value
@@ -77,18 +79,7 @@ def control_variate(inner: Compressor, rate: float) -> Compressor:
         reduced, inner_state = inner.reduce(key, difference, state.inner, axis_name)
         mean = jax.tree.map(jnp.add, state.average, reduced.mean)
         sent = jax.tree.map(jnp.add, own, reduced.sent)
-        # One infinite step must not stay in the guess, on no worker: what all have received tells all the same.
-        moved = jax.tree.map(lambda part, all: jnp.where(jnp.isfinite(all), rate * part, 0), reduced.sent, reduced.mean)
-        moved_average = jax.tree.map(lambda all: jnp.where(jnp.isfinite(all), rate * all, 0), reduced.mean)
-        own, average = jax.tree.map(jnp.add, own, moved), jax.tree.map(jnp.add, state.average, moved_average)
+        own, average = moved(own, state.average, reduced, rate)
         return Reduced(mean, sent, reduced.bits), ControlVariateState(PerWorker(own), average, inner_state)
 
-    return Compressor(init, reduce, lambda params: inner.message_bits(_wide(params)), remembers=True)
-
-
-def _wide(params: Any) -> Any:
-    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, jnp.promote_types(x.dtype, jnp.float32)), params)
-
-
-def _zeros(params: Any) -> Any:
-    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), _wide(params))
+    return Compressor(init, reduce, lambda params: inner.message_bits(like_memory(params)), remembers=True)

@@ -11,6 +11,27 @@ def check_integer(name: str, value: Any, least: int, meaning: str = "") -> None:
         raise ValueError(f"{name} is {meaning + ', ' if meaning else ''}an integer of at least {least}; got {value!r}.")
 
 
+def check_fraction(name: str, value: Any, meaning: str) -> None:
+    """ValueError unless `value`, an argument of this name and meaning, is a number in (0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise ValueError(f"{name} is {meaning}, in (0, 1]; got {value!r}.")
+
+
+def check_momentum(momentum: Any) -> None:
+    """ValueError unless `momentum` is a number in [0, 1)."""
+    if isinstance(momentum, bool) or not isinstance(momentum, int | float) or not 0 <= momentum < 1:
+        raise ValueError(f"momentum is how much of the velocity is kept, in [0, 1); got {momentum!r}.")
+
+
+def check_no_momentum(outer: str, inner: Compressor) -> None:
+    """ValueError, in the name of what is around it, if `inner` has a momentum of its own."""
+    if inner.otherwise is not None:
+        raise ValueError(
+            f"{inner!r} has a momentum, which belongs to the updates, and {outer} would give it something else. Put it "
+            f"outside: momentum_correction({outer}(…))."
+        )
+
+
 def check_forgets(outer: str, inner: Compressor, why: str) -> None:
     """ValueError, in the name of what is around it, if `inner` carries something from step to step."""
     if inner.remembers:

@@ -69,6 +69,15 @@ def alive(key: jax.Array, q: Any) -> Any:
     return treedef.unflatten([unit_columns(keys[i], x) for i, x in enumerate(leaves)])
 
 
+def finite_or(factors: Any, before: Any) -> Any:
+    """New warm starts, and for columns that are not finite those of the step before: one bad step does not stay."""
+
+    def chosen(new, old):
+        return jnp.where(jnp.all(jnp.isfinite(new), axis=1, keepdims=True), new, old)
+
+    return jax.tree.map(chosen, factors, before)
+
+
 # Full precision: accelerators round factors to bfloat16 by default, and `sent` would no longer add up to `mean`.
 
 

@@ -4,14 +4,20 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from jaxcompress.base import Compressor, Reduced, expressible, facts_of
+from jaxcompress.collectives.dense import dense
 from jaxcompress.ops.trees import join, only, path_text, sum_bits
 
 
 @expressible
 def partition(compressors: dict[str, Compressor], labels: Callable[[Any], Any]) -> Compressor:
     """Averages each array by the compressor of its label.
+
+    Ready label functions are `by_path`, `by_shape`, `by_size`, `norms_and_biases`, `embeddings` and `first_and_last`;
+    `first_of` puts several together. A function of your own labels each array by its path and its shape, and not by
+    the arrays beside it: it is also called with parts of the tree.
 
     How it travels: one compressor after the other, each with its own messages. Arrays that their compressor does not
     make smaller (those labelled ``dense()``, say) are sent together by `compress`.
@@ -20,8 +26,7 @@ def partition(compressors: dict[str, Compressor], labels: Callable[[Any], Any]) 
 
     Args:
       compressors: label -> compressor.
-      labels: From a tree of arrays to a tree of labels, as in `optax.partition`: `by_path`, `by_shape`, or any function
-        of shapes and paths.
+      labels: From a tree of arrays to a tree of labels, as in `optax.partition`.
 
     Returns:
       A `Compressor` whose state is a dict, label -> state.
@@ -75,9 +80,16 @@ def partition(compressors: dict[str, Compressor], labels: Callable[[Any], Any]) 
         mean = join(updates, *(one.mean for one in reduced))
         sent = join(updates, *(one.sent for one in reduced))
         new_state = {label: new for label, (_, new) in parts.items()}
-        return Reduced(mean, sent, sum_bits([one.bits for one in reduced])), new_state
+        squared_norm = sum((one.energy() for one in reduced), jnp.float32(0))
+        return Reduced(mean, sent, sum_bits([one.bits for one in reduced]), squared_norm=squared_norm), new_state
+
+    def otherwise():
+        """The same partition of what averages the arrays that do not pay, where one of them is more than a mean."""
+        if all(one.otherwise is None for one in compressors.values()):
+            return None
+        return partition({label: one.otherwise or dense() for label, one in compressors.items()}, labels)
 
     def message_bits(params):
         return join(params, *(compressors[label].message_bits(part) for label, part in parts_of(params).items()))
 
-    return Compressor(init, reduce, message_bits, **facts_of(*compressors.values()))
+    return Compressor(init, reduce, message_bits, otherwise=otherwise(), **facts_of(*compressors.values()))

@@ -10,6 +10,7 @@ from jax import lax
 
 from jaxcompress._compat import may_differ, vary
 from jaxcompress.base import Compressor, Reduced, expressible, facts_of
+from jaxcompress.ops.checks import check_no_momentum
 
 
 class SwitchState(NamedTuple):
@@ -53,6 +54,8 @@ def switch(schedule: Callable[[jax.Array], Any], *compressors: Compressor) -> Co
         )
     if not compressors or not all(isinstance(one, Compressor) for one in compressors):
         raise ValueError(f"switch takes compressors after its schedule, at least one; got {compressors!r}.")
+    for one in compressors:
+        check_no_momentum("switch", one)
 
     def init(key, params):
         keys = jax.random.split(key, len(compressors))

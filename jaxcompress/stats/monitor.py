@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxcompress._compat import vary
 from jaxcompress.base import Compressor, PerWorker, expressible, facts_of
-from jaxcompress.feedback.error_feedback import memory_inside
+from jaxcompress.ops.memories import memory_inside
 
 
 class Energies(NamedTuple):
@@ -67,7 +67,7 @@ def monitor(inner: Compressor) -> Compressor:
         # With no array to measure they are constants, and a scan or a switch around would see another type.
         return reduced, MonitorState(PerWorker(vary(energies, axis_name)), inner_state)
 
-    return Compressor(init, reduce, inner.message_bits, **facts_of(inner))
+    return Compressor(init, reduce, inner.message_bits, otherwise=inner.otherwise, **facts_of(inner))
 
 
 def monitor_metrics(state: Any) -> dict[str, jax.Array]:

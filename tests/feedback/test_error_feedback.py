@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from helpers import FLOAT32, WORKERS, assert_close, assert_same_bits, awkward_tree, first_state, random_updates, run
 
-from jaxcompress import Compressor, PerWorker, Reduced, dense, parse, power_sgd, top_k
-from jaxcompress.feedback.error_feedback import error_feedback, error_memory
+from jaxcompress import Compressor, PerWorker, Reduced, dense, error_memory, parse, power_sgd, reshard_workers, top_k
+from jaxcompress.feedback.error_feedback import error_feedback
 
 VECTOR = {"x": jnp.zeros((20,))}
 
@@ -132,6 +132,73 @@ def test_bfloat16_memory_carries_what_bfloat16_cannot():
     assert abs(total - 64 * (1 + 2.0**-10)) <= 2.0**-8
 
 
+def test_a_decay_forgets_a_part_of_the_memory():
+    compressor = error_feedback(top_k(0.25), decay=0.5)
+    state, memory = first_state(compressor, VECTOR), np.zeros((WORKERS, 20))
+    for step in range(4):
+        updates = random_updates(step, VECTOR)
+        carried = np.asarray(updates["x"], np.float64) + 0.5 * memory
+        outcome = run(compressor, updates, state)
+        state, memory = outcome.state, carried - largest_in_numpy(carried, 5)
+        np.testing.assert_allclose(state.error.value["x"], memory, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
+def test_a_memory_in_fewer_bits_conserves_up_to_its_rounding(dtype):
+    compressor, params, steps = error_feedback(top_k(0.1), dtype=dtype), {"x": jnp.zeros((40, 20))}, 50
+    state, total, given, bound = first_state(compressor, params), 0.0, 0.0, 0.0
+    for step in range(steps):
+        updates = random_updates(step, params)
+        outcome = run(compressor, updates, state, seed=step)
+        state = outcome.state
+        total += np.asarray(outcome.mean["x"][0], np.float64)
+        given += np.asarray(updates["x"], np.float64).mean(axis=0)
+        memory = np.asarray(error_memory(state, updates)["x"], np.float64)
+        # Of one step: 2^-7 of the entry, or a level of 256 entries, of which the largest is at most that of the array.
+        bound += np.abs(memory).max() * (2.0**-7 if dtype == "bfloat16" else 1 / 127)
+    defect = np.abs(total + memory.mean(axis=0) - given)
+    assert defect.max() <= bound
+    # And it is noise, not a drift: it grows with the root of the steps, and workers' noises are independent.
+    assert defect.max() <= 6 * bound / np.sqrt(steps * WORKERS)
+    assert defect.max() > 0
+    stored = sum(x.nbytes for x in jax.tree.leaves(state.error))
+    assert stored <= {"bfloat16": 0.5, "int8": 0.27}[dtype] * 4 * updates["x"].size
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_a_memory_in_8_bits_keeps_its_mean_in_a_change_of_workers(workers):
+    compressor, params = error_feedback(top_k(0.1), dtype="int8"), {"x": jnp.zeros((40, 20))}
+    state = run(compressor, random_updates(0, params), first_state(compressor, params)).state
+    memory = np.asarray(error_memory(state, random_updates(0, params))["x"])
+    after = np.asarray(error_memory(reshard_workers(state, workers), random_updates(0, params, workers))["x"])
+    assert after.shape == (workers, 40, 20)
+    np.testing.assert_allclose(after.mean(axis=0), memory.mean(axis=0), atol=0.51 / 127 * np.abs(memory).max())
+
+
+def test_a_rescaled_memory_is_one_in_units_of_parameters():
+    """Against the scheme of Karimireddy et al., whose memory holds what the parameters are owed."""
+    rates = np.array([1.0, 1.0, 0.1, 0.1, 0.0, 0.4, 0.4])
+    compressor = error_feedback(top_k(0.25), learning_rate=lambda step: jnp.asarray(rates)[step])
+    plain = error_feedback(top_k(0.25))
+    state, plain_state = first_state(compressor, VECTOR), first_state(plain, VECTOR)
+    owed, moved, expected, unscaled = np.zeros((WORKERS, 20)), np.zeros(20), np.zeros(20), np.zeros(20)
+    for step, rate in enumerate(rates):
+        updates = random_updates(step, VECTOR)
+        outcome, other = run(compressor, updates, state), run(plain, updates, plain_state)
+        state, plain_state = outcome.state, other.state
+        moved += rate * np.asarray(outcome.mean["x"][0], np.float64)
+        unscaled += rate * np.asarray(other.mean["x"][0], np.float64)
+        if rate > 0:
+            carried = rate * np.asarray(updates["x"], np.float64) + owed
+            sent = largest_in_numpy(carried, 5)
+            owed, expected = carried - sent, expected + sent.mean(axis=0)
+        else:  # in the memory at the rate of the step before; what is sent is lost
+            carried = np.asarray(updates["x"], np.float64) + owed / rates[step - 1]
+            owed = rates[step - 1] * (carried - largest_in_numpy(carried, 5))
+    np.testing.assert_allclose(moved, expected, rtol=1e-4, atol=1e-5)
+    assert np.abs(moved - unscaled).max() > 0.01
+
+
 def test_nothing_is_remembered_where_everything_is_sent():
     compressor, params = error_feedback(dense()), awkward_tree()
     outcome = run(compressor, random_updates(0, params), first_state(compressor, params))
@@ -184,6 +251,22 @@ def test_error_memory_without_any_memory_is_zero():
 def as_users_run_it(monkeypatch):
     """Without the tests' own checks of argument types, which would speak before the library does."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"decay": 0}, r"decay is how much of the memory is carried over, in \(0, 1\]; got 0"),
+        ({"decay": 1.5}, "decay .* got 1.5"),
+        ({"decay": True}, "decay .* got True"),
+        ({"dtype": "float16"}, "dtype is how the memory is stored, one of None, 'bfloat16', 'int8'; got 'float16'"),
+        ({"learning_rate": 0.1}, "learning_rate is a schedule, .* got 0.1. A constant rate needs none"),
+    ],
+)
+def test_bad_options_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        error_feedback(top_k(0.1), **options)
 
 
 @pytest.mark.usefixtures("as_users_run_it")

@@ -1,12 +1,15 @@
-"""Labels for the arrays of a model, by path or by shape."""
+"""Labels for the arrays of a model: by path, shape or size, and by the first of several that has one."""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import optax
+import pytest
 
-from jaxcompress.routing.labels import by_path, by_shape
+from jaxcompress import ExpressionError, parse
+from jaxcompress.routing.labels import by_path, by_shape, by_size, first_of
 
 
 class Layer(NamedTuple):
@@ -67,5 +70,61 @@ def test_an_empty_array_is_no_matrix():
 
 def test_shapes_without_values_and_masked_arrays_are_labelled_too():
     tree = {"x": jax.ShapeDtypeStruct((2, 2), "float32"), "masked": optax.MaskedNode()}
-    for labels in (by_shape(), by_path({"x": "matrix"})):
+    for labels in (by_shape(), by_path({"x": "matrix"}), first_of(by_shape())):
         assert labels(tree) == {"x": "matrix", "masked": optax.MaskedNode()}
+
+
+def test_sizes_are_limits_from_which_an_array_is_no_longer_small_and_is_large():
+    labels = by_size(8, large=36)(TREE)
+    assert labels["Conv_0"] == {"kernel": "large", "bias": "small"}
+    assert labels["layers"][0] == Layer("rest", "small")
+    assert by_size(9, large=37)(TREE) == {
+        "Conv_0": {"kernel": "rest", "bias": "small"},
+        "layers": [Layer("small", "small")],
+    }
+
+
+def test_without_a_limit_none_is_large():
+    assert set(jax.tree.leaves(by_size(8)(TREE))) == {"small", "rest"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [((-1,), "small is .* at least 0"), ((5, 4), "large is .* at least 5")]
+)
+def test_sizes_that_contradict_each_other_are_refused(arguments, words):
+    with pytest.raises(ValueError, match=f"{words}; got {arguments[-1]}"):
+        by_size(*arguments)
+
+
+def test_of_several_the_first_that_has_a_label_decides():
+    names, sizes = by_path({"Conv_0/*": "conv"}), by_size(8)
+    assert first_of(names, sizes)(TREE) == {
+        "Conv_0": {"kernel": "conv", "bias": "conv"},
+        "layers": [Layer("rest", "small")],
+    }
+    assert first_of(sizes, names)(TREE) == {
+        "Conv_0": {"kernel": "conv", "bias": "small"},
+        "layers": [Layer("rest", "small")],
+    }
+
+
+def test_what_is_put_together_is_an_expression_and_any_function_will_do():
+    text = "first_of(by_size(8), by_path({'Conv_0/*': 'conv'}), by_shape(min_axes=3))"
+    whole = parse(f"partition({{'rest': dense()}}, {text})").expression
+    assert whole == f"partition({{'rest': dense()}}, {text})"
+    own = first_of(lambda tree: jax.tree.map(lambda x: "wide" if x.shape[-1] > 2 else "rest", tree), by_shape())
+    assert own(TREE)["layers"][0] == Layer("matrix", "rest")
+    assert own(TREE)["Conv_0"] == {"kernel": "wide", "bias": "wide"}
+
+
+@pytest.fixture
+def as_users_run_it(monkeypatch):
+    """Without the tests' own checks of argument types, which would speak before the library does."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize("text", ["first_of()", "first_of('matrix')", "first_of(by_shape(), {'x': 'matrix'})"])
+def test_what_is_no_function_is_not_put_together(text):
+    with pytest.raises(ExpressionError, match="first_of takes functions from a tree to labels"):
+        parse(f"partition({{'rest': dense()}}, {text})")

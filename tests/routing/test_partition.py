@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 import jaxtyping
 import numpy as np
+import optax
 import pytest
 from helpers import assert_close, assert_same_bits, first_state, mean_over_workers, random_updates, run
 
-from jaxcompress import by_path, by_shape, cast, dense, error_feedback, power_sgd, qsgd, top_k
+import jaxcompress
+from jaxcompress import by_path, by_shape, cast, dense, error_feedback, parse, power_sgd, qsgd, top_k
 from jaxcompress.routing.partition import partition
 
 TREE = {"kernel": jnp.zeros((8, 6)), "bias": jnp.zeros((10,)), "embedding": jnp.zeros((5, 4))}
@@ -48,6 +50,67 @@ def test_any_function_of_a_tree_labels():
         "bias": 10,
         "embedding": 2,
     }
+
+
+LAYERS = {
+    "Embed_0": {"embedding": (32, 16)},
+    "LayerNorm_0": {"scale": (16,), "bias": (16,)},
+    "Dense_0": {"kernel": (16, 64), "bias": (64,)},
+    "Dense_1": {"kernel": (64, 4), "bias": (4,)},
+}
+BY_LAYER = (
+    "error_feedback(partition({'vector': dense(), 'embedding': dense(), 'last': top_k(0.1), 'rest': top_k(0.01)}, "
+    "first_of(norms_and_biases(), embeddings(), first_and_last('Embed_0', 'Dense_1'))))"
+)
+
+
+def layers(seed=0):
+    """The parameters of a small network over 32 tokens."""
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda shape: jnp.asarray(rng.standard_normal(shape) / np.sqrt(shape[0]), jnp.float32),
+        LAYERS,
+        is_leaf=lambda node: isinstance(node, tuple),
+    )
+
+
+def test_each_layer_has_a_density_of_its_own_and_the_law_holds():
+    compressor, like = parse(BY_LAYER), layers()
+    updates = random_updates(0, like)
+    outcome = run(compressor, updates, first_state(compressor, like))
+    assert jax.tree.map(lambda x: np.count_nonzero(x[0]), outcome.sent) == {
+        "Embed_0": {"embedding": 512},
+        "LayerNorm_0": {"scale": 16, "bias": 16},
+        "Dense_0": {"kernel": 10, "bias": 64},
+        "Dense_1": {"kernel": 26, "bias": 4},
+    }
+    mean = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), mean_over_workers(outcome.sent))
+    assert_close(jax.tree.map(lambda x: x[0], outcome.mean), mean)
+
+
+def test_a_network_with_a_density_for_each_layer_trains():
+    mesh = jaxcompress.data_mesh(4)
+    tokens = np.arange(64) % 32
+
+    def loss_fn(params, extra, batch):
+        x = params["Embed_0"]["embedding"][batch["tokens"]]
+        x = x * (1 + params["LayerNorm_0"]["scale"]) + params["LayerNorm_0"]["bias"]
+        x = jax.nn.relu(x @ params["Dense_0"]["kernel"] + params["Dense_0"]["bias"])
+        logits = x @ params["Dense_1"]["kernel"] + params["Dense_1"]["bias"]
+        loss = optax.softmax_cross_entropy_with_integer_labels(logits, batch["classes"])
+        return jnp.mean(loss), (extra, {})
+
+    optimizer = optax.chain(jaxcompress.compress(parse(BY_LAYER)), optax.sgd(0.3))
+    params = jaxcompress.replicate(layers(), mesh)
+    state = jaxcompress.init_state(optimizer, params, mesh)
+    step = jaxcompress.make_train_step(loss_fn, optimizer, mesh)
+    batch = jaxcompress.shard_batch({"tokens": tokens, "classes": tokens * 7 % 32 // 8}, mesh)
+    losses, extra = [], {}
+    for _ in range(200):
+        params, state, extra, metrics = step(params, state, extra, batch)
+        losses.append(float(metrics["loss"]))
+    # Four classes at random are log 4 = 1.39.
+    assert losses[0] > 1 and losses[-1] < 0.1
 
 
 def test_state_is_one_of_each_label_and_knows_its_own_arrays_only():

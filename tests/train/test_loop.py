@@ -7,11 +7,13 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
-from train_helpers import ALONE, finish, start, summary_of
+from train_helpers import ALONE, finish, saved_arrays, start, summary_of
 
 from train.__main__ import main
 from train.config import Config
+from train.data.batches import train_batches
 from train.data.catalogue import DATASETS
 from train.data.text import make_text
 from train.errors import DivergedError, InputError
@@ -104,22 +106,80 @@ def test_diverged_run_stops_and_saves_nothing_more(tmp_path):
     )
     with pytest.raises(DivergedError) as error:
         run(diverging)
-    told = re.search(r"loss of step (\d+) is (nan|inf).*--learning-rate \(1000000\.0\)", str(error.value))
+    told = re.search(r"11 steps in a row, up to step (\d+), .*--learning-rate \(1000000\.0\)", str(error.value))
     assert told is not None
     saved = sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir())
     assert saved[-1] == int(told[1]) - 1
     assert f"The last checkpoint is that of step {saved[-1]}." in str(error.value)
-    with pytest.raises(DivergedError, match=f"loss of step {told[1]} is"):
+    # What is saved is as it was before the first of them: all of it is finite.
+    arrays = saved_arrays(tmp_path, saved[-1])
+    assert all(np.isfinite(x).all() for x in arrays.values() if np.issubdtype(x.dtype, np.floating))
+    with pytest.raises(DivergedError, match=f"11 steps in a row, up to step {told[1]}"):
         run(diverging)
 
 
 def test_diverged_run_is_found_when_it_is_logged_and_ends_with_exit_code_1(capsys):
     alone = [word for field, value in ALONE.items() for word in (f"--{field.replace('_', '-')}", str(value))]
-    assert main([*alone, "--workers", "8", "--learning-rate", "1e6", "--log-every-steps", "9"]) == 1
+    stops = ["--learning-rate", "1e6", "--log-every-steps", "9", "--max-skipped-steps", "0"]
+    assert main([*alone, "--workers", "8", *stops]) == 1
     told = capsys.readouterr()
     assert told.out == ""
-    assert "diverged: the training loss of step" in told.err
+    assert re.search(r"diverged: \d+ steps in a row, up to step \d+, had gradients that are not finite", told.err)
     assert "Without --workdir there is no checkpoint." in told.err
+
+
+@pytest.fixture
+def bad_steps(monkeypatch):
+    """Makes one worker's images of some steps NaN: calls of the step from the first of this process."""
+
+    def make(*steps):
+        def batches(*arguments):
+            for number, batch in enumerate(train_batches(*arguments), 1):
+                inputs = np.array(batch["inputs"])
+                inputs[:2] = np.nan if number in steps else inputs[:2]
+                yield batch | {"inputs": inputs}
+
+        monkeypatch.setattr("train.loop.train_batches", batches)
+
+    return make
+
+
+def test_a_bad_step_is_skipped_counted_and_leaves_no_trace(bad_steps, capsys):
+    bad_steps(5, 6)
+    summary = run(dataclasses.replace(COMPRESSED, epochs=2.0))
+    assert (summary["steps"], summary["skipped_steps"]) == (22, 2)
+    assert summary["train_loss"] < 3 and summary["test_accuracy"] > 0.2
+    assert "skipped_steps 2 " in capsys.readouterr().err
+
+
+def test_more_bad_steps_in_a_row_than_allowed_end_the_run(bad_steps):
+    bad_steps(5, 6, 7)
+    config = dataclasses.replace(COMPRESSED, epochs=2.0, max_skipped_steps=2)
+    with pytest.raises(DivergedError, match=r"3 steps in a row, up to step 7, .*\(at most 2, --max-skipped-steps\)"):
+        run(config)
+    bad_steps(5, 6, 8)
+    assert run(config)["skipped_steps"] == 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimizer": "dgc", "compressor": "top_k(0.05)", "clip_norm": 1.0, "weight_decay": 1e-4},
+        {"clip_norm": 1.0, "micro_batches": 4},
+        {"precision": "float16"},
+        {"compressor": "momentum_correction(top_k(0.05))", "momentum": 0.0},
+    ],
+    ids=lambda changes: "-".join(map(str, changes.values())),
+)
+def test_other_ways_to_train_learn_too(changes):
+    summary = run(dataclasses.replace(COMPRESSED, epochs=8.0, **changes))
+    assert summary["test_accuracy"] > 0.5
+    assert summary["skipped_steps"] == 0 or changes.get("precision") == "float16"
+
+
+def test_two_momenta_are_bad_input():
+    with pytest.raises(InputError, match="compressor: momentum_correction has a momentum before the average"):
+        run(dataclasses.replace(SMALL, compressor="momentum_correction(top_k(0.05))"))
 
 
 def test_ctrl_c_before_the_first_step_leaves_no_traceback(monkeypatch, capsys):

@@ -34,7 +34,7 @@ def build_model(name: str, num_classes: int, input_shape: tuple[int, ...], preci
       input_shape: height, width and channels of float32 images, or the number of int32 characters. ResNet-18 and
         ResNet-50 take the ImageNet stem for images at least 128 pixels high, the CIFAR stem for smaller ones; a
         transformer has as many places.
-      precision: what the model computes in, ``"float32"`` or ``"bfloat16"``; its parameters are float32.
+      precision: what the model computes in, ``"float32"``, ``"bfloat16"`` or ``"float16"``; its parameters are float32.
 
     Returns:
       A module without parameters; ``model.init(key, inputs, train=False)`` makes them.

@@ -1,0 +1,31 @@
+"""What all workers agree on before anything is done: one tiny all-reduce."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcompress._compat import vary
+from jaxcompress.base import AxisName
+
+
+def finite_everywhere(tree: Any, axis_name: AxisName) -> jax.Array:
+    """Whether every entry of every worker's `tree` is finite: a bool (), the same on all of them."""
+    return lax.psum(vary(jnp.float32(~all_finite(tree)), axis_name), axis_name) == 0
+
+
+def all_finite(tree: Any) -> jax.Array:
+    """Whether every entry of the floating arrays of `tree` is finite: a bool ()."""
+    floating = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating)]
+    found = [jnp.isfinite(_largest(x)) for x in floating]
+    return jnp.all(jnp.stack(found)) if found else jnp.bool_(True)
+
+
+def _largest(x: jax.Array) -> jax.Array:
+    """The largest magnitude, which is NaN or infinite if anything is: one pass over memory.
+
+    Over the first axes first, since a maximum along the last one is not vectorised on CPUs.
+    """
+    rows = jnp.abs(x).reshape(-1, x.shape[-1] if x.ndim > 1 else x.size)
+    return jnp.max(jnp.max(rows, axis=0, initial=0), initial=0)

@@ -1,0 +1,51 @@
+"""Gradients of a batch in parts, one after the other: less memory, and one message for all of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcompress._compat import vary
+from jaxcompress.base import AxisName
+from jaxcompress.ops.memories import zeros_like_memory
+
+
+def accumulated(value_and_grad: Callable, micro_batches: int, axis_name: AxisName) -> Callable:
+    """``(params, extra, batch) -> ((loss, (extra, metrics)), grads)``, as means over `micro_batches` parts of the rows.
+
+    Gradients are added up in at least float32. Whatever is not floating among the metrics has to be the same for all
+    parts, as for all workers; the last part's stands.
+    """
+    if micro_batches == 1:
+        return value_and_grad
+
+    def run(params, extra, batch):
+        parts = jax.tree.map(lambda x: _parts(x, micro_batches), batch)
+
+        def one(carry, part):
+            extra, total = carry
+            (loss, (extra, metrics)), grads = value_and_grad(params, extra, part)
+            return (vary(extra, axis_name), jax.tree.map(jnp.add, total, grads)), (loss, metrics)
+
+        first = vary((jax.tree.map(jnp.asarray, extra), zeros_like_memory(params)), axis_name)
+        (extra, total), (losses, metrics) = lax.scan(one, first, parts)
+        grads = jax.tree.map(lambda grad, param: (grad / micro_batches).astype(param.dtype), total, params)
+        return (losses.mean(), (extra, jax.tree.map(_mean, metrics))), grads
+
+    return run
+
+
+def _parts(x: jax.Array, micro_batches: int) -> jax.Array:
+    """(rows, …) to (parts, rows of a part, …)."""
+    if x.shape[0] % micro_batches:
+        raise ValueError(
+            f"micro_batches cuts each worker's rows into parts of one size; {x.shape[0]} rows do not divide by "
+            f"{micro_batches}."
+        )
+    return x.reshape(micro_batches, x.shape[0] // micro_batches, *x.shape[1:])
+
+
+def _mean(values: Any) -> jax.Array:
+    return values.mean(axis=0) if jnp.issubdtype(values.dtype, jnp.floating) else values[-1]

@@ -1,0 +1,77 @@
+"""How a memory is kept between steps: in float32, in bfloat16, or in 8 bits."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, BFloat16, Float32, Int8
+
+from jaxcompress.ops.rounding import stochastic_round
+
+DTYPES = (None, "bfloat16", "int8")
+# Entries that share a scale in 8 bits: 4 bytes of scale for 256 of levels.
+GROUP = 256
+STEPS = 127
+
+
+class Stored8(NamedTuple):
+    """An array in 8 bits: ``level * scale / 127`` of its group. Both may have further axes before the array's own."""
+
+    levels: Int8[Array, "..."]  # of the array's shape, -127 to 127
+    scale: Float32[Array, "... groups"]  # the largest magnitude of every `GROUP` entries
+
+
+def write(key: jax.Array, x: Float32[Array, "..."], dtype: str | None) -> Any:
+    """`x` in the form of `dtype`, rounded at random so that ``E[read(write(x))] == x``; None keeps it as it is."""
+    if dtype is None:
+        return x
+    return _to_bfloat16(key, x) if dtype == "bfloat16" else _to_8_bits(key, x)
+
+
+def read(stored: Any) -> Any:
+    """A tree of stored arrays in at least float32."""
+    return jax.tree.map(_read_one, stored, is_leaf=is_stored8)
+
+
+def is_stored8(node: Any) -> bool:
+    """Whether `node` is an array in 8 bits, which is two."""
+    return isinstance(node, Stored8)
+
+
+def to_nearest(x: Float32[Array, "..."]) -> Stored8:
+    """`x` in 8 bits without a random key: every entry goes to its nearest level."""
+    return _in_8_bits(x, jnp.round)
+
+
+def _read_one(stored: Any) -> jax.Array:
+    if not is_stored8(stored):
+        return stored.astype(jnp.promote_types(stored.dtype, jnp.float32))
+    groups = stored.scale.shape[-1]
+    lead, shape = stored.scale.shape[:-1], stored.levels.shape
+    size = stored.levels.size // max(1, stored.scale.size // max(1, groups))
+    levels = stored.levels.reshape(*lead, size).astype(jnp.float32)
+    scale = jnp.repeat(stored.scale / STEPS, GROUP, axis=-1)[..., :size]
+    return (levels * scale).reshape(shape)
+
+
+def _to_bfloat16(key: jax.Array, x: Float32[Array, "..."]) -> BFloat16[Array, "..."]:
+    """Adds random numbers below the last bit that stays, and cuts off what is beneath it."""
+    largest = float(jnp.finfo(jnp.bfloat16).max)
+    noise = jax.random.bits(key, x.shape, jnp.uint16).astype(jnp.uint32)
+    whole = lax.bitcast_convert_type(jnp.clip(x, -largest, largest), jnp.uint32) + noise
+    return lax.bitcast_convert_type(whole & jnp.uint32(0xFFFF0000), jnp.float32).astype(jnp.bfloat16)
+
+
+def _to_8_bits(key: jax.Array, x: Float32[Array, "..."]) -> Stored8:
+    return _in_8_bits(x, lambda levels: stochastic_round(key, levels))
+
+
+def _in_8_bits(x: Float32[Array, "..."], rounding: Any) -> Stored8:
+    groups = jnp.pad(x.ravel(), (0, -x.size % GROUP)).reshape(-1, GROUP)
+    scale = jnp.max(jnp.abs(groups), axis=1, initial=0.0)
+    # Below the normal range devices flush to zero, and there is no reciprocal.
+    scale = jnp.where(scale < STEPS * jnp.finfo(jnp.float32).tiny, 0.0, jnp.minimum(scale, 2.0**126))
+    share = groups / jnp.where(scale == 0, 1.0, scale)[:, None] * STEPS
+    levels = rounding(jnp.where(scale[:, None] == 0, 0.0, jnp.clip(share, -STEPS, STEPS)))
+    return Stored8(levels.ravel()[: x.size].reshape(x.shape).astype(jnp.int8), scale)

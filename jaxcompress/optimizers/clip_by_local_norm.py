@@ -1,0 +1,39 @@
+"""Clipping before the average, each worker by itself."""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxcompress._compat import axis_size
+from jaxcompress.base import AxisName
+
+
+def clip_by_local_norm(max_norm: int | float, axis_name: AxisName = "data") -> optax.GradientTransformation:
+    """Scales each worker's own gradient down to the norm ``max_norm / sqrt(workers)``, where it is larger.
+
+    The average of gradients whose noise is independent has a norm smaller by that factor, so this is the local part of
+    clipping the average at `max_norm`. It stands before `compress`: what enters an error memory or a velocity is not to
+    be clipped later.
+
+    Args:
+      max_norm: Of the average, above 0.
+      axis_name: The axis of the workers.
+
+    Raises:
+      ValueError: if `max_norm` is not above 0.
+
+    Example:
+      >>> optimizer = optax.chain(clip_by_local_norm(1.0), optax.sgd(0.1))
+
+    References:
+      Lin et al., `Deep Gradient Compression <https://arxiv.org/abs/1712.01887>`_, 2017, section 3.2
+    """
+    if isinstance(max_norm, bool) or not isinstance(max_norm, int | float) or not max_norm > 0:
+        raise ValueError(f"max_norm is the largest norm of the average, above 0; got {max_norm!r}.")
+
+    def update(updates, params):
+        del params
+        norm, largest = optax.tree.norm(updates), max_norm / axis_size(axis_name) ** 0.5
+        return jax.tree.map(lambda x: (x * (largest / jnp.maximum(norm, largest))).astype(x.dtype), updates)
+
+    return optax.stateless(update)

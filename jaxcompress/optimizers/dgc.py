@@ -1,0 +1,154 @@
+"""Deep Gradient Compression, whole."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxcompress.base import AxisName, Compressor, expressible
+from jaxcompress.compressors.top_k import top_k
+from jaxcompress.feedback.momentum_correction import momentum_correction
+from jaxcompress.ops.checks import check_momentum
+from jaxcompress.optimizers.clip_by_local_norm import clip_by_local_norm
+from jaxcompress.routing.switch import switch
+from jaxcompress.schedules.warmup import warmup
+from jaxcompress.transform import compress
+
+# 25 %, 6.25 %, 1.56 %, 0.39 %, 0.1 %: each rung of the ladder a quarter of the one before.
+LADDER = (0.25, 0.0625, 0.015625, 0.00390625)
+
+
+def dgc(
+    density: int | float = 0.001,
+    momentum: int | float = 0.9,
+    *,
+    nesterov: bool = False,
+    masking: bool = True,
+    max_norm: int | float | None = None,
+    weight_decay: int | float = 0.0,
+    decay_mask: Any = None,
+    warmup_steps: int = 0,
+    axis_name: AxisName = "data",
+    min_compression_rate: float = 2.0,
+    seed: int = 0,
+) -> optax.GradientTransformationExtraArgs:
+    """Local clipping, momentum correction, factor masking and a ladder of densities in one link of an Optax chain.
+
+    It is the chain of `clip_by_local_norm`, `compress` of `momentum_correction` of `dgc_ladder`, and
+    `decayed_weights_with_momentum`; the learning rate comes after it: ``optax.chain(dgc(), optax.sgd(0.1))``, where
+    ``optax.sgd`` must have no momentum of its own.
+
+    How it travels: as `top_k`, in the density of the step.
+
+    Guarantees: those of `momentum_correction`. With ``density=1`` and ``masking=False`` it is
+    ``optax.sgd(learning_rate, momentum, nesterov)`` on averaged gradients with an L2 gradient of `weight_decay`.
+
+    Args:
+      density: Fraction of each array that is sent in the end, in (0, 1].
+      momentum: How much of the velocity is kept, in [0, 1).
+      nesterov: Whether updates look one step ahead.
+      masking: Whether sent entries lose their velocity.
+      max_norm: Norm at which gradients are clipped, each worker's at ``max_norm / sqrt(workers)``; None does not clip.
+      weight_decay: Factor of the L2 gradient, which never enters the compressor but has the same momentum, at least 0.
+      decay_mask: Which parameters decay, as for ``optax.add_decayed_weights``; None for all.
+      warmup_steps: Steps on each of the first four rungs, 25 %, 6.25 %, 1.56 % and 0.39 %; 0 begins with `density`.
+      axis_name: The axis of the workers.
+      min_compression_rate: As for `compress`.
+      seed: As for `compress`.
+
+    Returns:
+      An Optax transformation.
+
+    Raises:
+      ValueError: if an argument is out of its range.
+
+    Example:
+      >>> optimizer = optax.chain(dgc(0.001, momentum=0.9, max_norm=1.0, warmup_steps=500), optax.sgd(0.1))
+
+    References:
+      Lin et al., `Deep Gradient Compression <https://arxiv.org/abs/1712.01887>`_, 2017
+    """
+    corrected = momentum_correction(dgc_ladder(density, warmup_steps), momentum, nesterov, masking)
+    links = [] if max_norm is None else [clip_by_local_norm(max_norm, axis_name)]
+    links.append(compress(corrected, axis_name, min_compression_rate=min_compression_rate, seed=seed))
+    if weight_decay:
+        links.append(decayed_weights_with_momentum(weight_decay, momentum, nesterov, decay_mask))
+    return optax.with_extra_args_support(optax.chain(*links))
+
+
+@expressible
+def dgc_ladder(density: int | float, warmup_steps: int = 0) -> Compressor:
+    """``top_k(density)`` after `warmup_steps` steps on each larger rung of 25 %, 6.25 %, 1.56 % and 0.39 %.
+
+    The same as ``switch(warmup(warmup_steps), top_k(0.25), …, top_k(density))``, with one memory around it.
+
+    How it travels: as `top_k`, in the density of the step.
+
+    Args:
+      density: Fraction of each array that is sent in the end, in (0, 1].
+      warmup_steps: Steps on each rung; 0 begins with `density`.
+
+    Returns:
+      A `Compressor`.
+
+    Raises:
+      ValueError: if `density` is not in (0, 1] or `warmup_steps` not an integer of at least 0.
+
+    Example:
+      >>> dgc_ladder(0.01, warmup_steps=100).expression
+      'dgc_ladder(0.01, warmup_steps=100)'
+    """
+    if isinstance(warmup_steps, bool) or not isinstance(warmup_steps, int) or warmup_steps < 0:
+        raise ValueError(f"warmup_steps is the number of steps on each rung, at least 0; got {warmup_steps!r}.")
+    last = top_k(density)
+    rungs = [top_k(rung) for rung in LADDER if rung > density]
+    return switch(warmup(warmup_steps), *rungs, last) if warmup_steps and rungs else last
+
+
+class DecayState(NamedTuple):
+    """The momentum of what pulls parameters towards zero; the same on all workers."""
+
+    pull: Any  # tree like the parameters
+
+
+def decayed_weights_with_momentum(
+    weight_decay: int | float, momentum: int | float, nesterov: bool = False, mask: Any = None
+) -> optax.GradientTransformation:
+    """Adds an L2 gradient of its own momentum: ``t = momentum t + weight_decay p``, with Nesterov's step or without.
+
+    For a chain whose gradients have got their momentum before the average: with this the sum is that of SGD with
+    momentum and weight decay, while no compressor sees the decay, which is the same on all workers, needing no network.
+
+    Args:
+      weight_decay: Factor of the parameters, at least 0 and finite.
+      momentum: As of the gradients.
+      nesterov: As of the gradients.
+      mask: Which parameters decay, a tree of bools or a function that gives one; None for all.
+
+    Raises:
+      ValueError: if `weight_decay` or `momentum` is out of its range; while tracing, if there are no parameters.
+    """
+    numeric = isinstance(weight_decay, int | float) and not isinstance(weight_decay, bool)
+    if not numeric or not 0 <= weight_decay < float("inf"):
+        raise ValueError(f"weight_decay is the factor of the L2 gradient, at least 0 and finite; got {weight_decay!r}.")
+    check_momentum(momentum)
+    chosen = mask if callable(mask) else lambda params: jax.tree.map(lambda _: True, params) if mask is None else mask
+
+    def init(params):
+        return DecayState(jax.tree.map(lambda keep, p: jnp.zeros_like(p) if keep else (), chosen(params), params))
+
+    def update(updates, state, params=None):
+        if params is None:
+            raise ValueError("weight decay pulls at the parameters: call update(updates, state, params) with them.")
+        keep = chosen(params)
+        pull = jax.tree.map(
+            lambda keep, p, t: momentum * t + weight_decay * p if keep else (), keep, params, state.pull
+        )
+        added = jax.tree.map(
+            lambda keep, u, p, t: u + (weight_decay * p + momentum * t if nesterov else t) if keep else u,
+            *(keep, updates, params, pull),
+        )
+        return added, DecayState(pull)
+
+    return optax.GradientTransformation(init, update)

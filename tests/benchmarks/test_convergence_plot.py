@@ -1,0 +1,22 @@
+"""The picture of losses against bytes."""
+
+import pytest
+
+from benchmarks.convergence import COMPRESSORS
+from benchmarks.convergence_plot import plot
+from jaxcompress import parse
+
+
+def test_a_run_that_is_not_finite_is_drawn_at_the_edge(tmp_path):
+    rows = [
+        {"task": task, "compressor": text, "loss": loss, "bytes_per_step": "1000"}
+        for task in ("one", "two")
+        for text, loss in (("dense()", "0.1"), ("error_feedback(top_k(0.01))", "nan"), ("switch(x)", "7.0"))
+    ]
+    path = plot(rows, tmp_path / "picture.png")
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("text", COMPRESSORS)
+def test_every_compressor_of_the_list_has_an_expression(text):
+    assert parse(text).expression == text

@@ -1,0 +1,206 @@
+"""Every compressor, with what its docstring claims; each runs through every law of test_laws.py."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from helpers import energy
+
+
+class Claims(NamedTuple):
+    """What the docstring of a compressor promises, for the laws to check."""
+
+    contraction: Callable[[Any], float] | None = None  # x -> delta with |x - sent|^2 <= (1 - delta) |x|^2
+    variance: Callable[[Any], float] | None = None  # x -> omega with E|x - sent|^2 <= omega |x|^2
+    unbiased: bool = False  # E[sent] == x
+    limit: str | None = None  # the expression at which it compresses nothing
+    random: bool = False  # another key gives another message
+    forgets: bool = False  # what it does not send is not all kept, on purpose, and it cannot have an error memory
+    rounds: float = 0.0  # error of one entry that is stored in its memory, by the largest of the memory
+    varies: bool = False  # bits depend on the step or the workers, and message_bits is the least they can be
+
+
+def top_k_delta(density: float, block: int | None = None) -> Callable[[Any], float]:
+    """k/n of the docstring, for rows of at most `block`."""
+
+    def delta(x):
+        length = min(block or x.size, x.size)
+        return max(1, round(density * length)) / length
+
+    return delta
+
+
+def qsgd_omega(bits: int, group: int = 512) -> Callable[[Any], float]:
+    """group / (4 s^2) of the docstring."""
+    return lambda x: min(group, x.size) / (4 * (2 ** (bits - 1) - 1) ** 2)
+
+
+def block_max_delta(block: int) -> Callable[[Any], float]:
+    """(1 - 2^-(22 - ceil(log2(row)))) / row of the docstring."""
+
+    def delta(x):
+        row = min(block, x.size)
+        return (1 - 2.0 ** -(22 - max(1, (row - 1).bit_length()))) / row
+
+    return delta
+
+
+def sign_delta(group: int) -> Callable[[Any], float]:
+    """|x|_1^2 / (g |x|^2) of the docstring, for each group and so, weighted by energy, for the whole array."""
+
+    def delta(x):
+        groups = [x.ravel()[start : start + group] for start in range(0, x.size, group)]
+        return sum(np.abs(part).sum() ** 2 / part.size for part in groups) / energy(x)
+
+    return delta
+
+
+def nothing(x) -> float:
+    """A contraction by nothing: sent never makes the rest larger than x."""
+    del x
+    return 0.0
+
+
+def integer_delta(bits: int, group: int) -> Callable[[Any], float]:
+    """max(1 / group, 1 - group / (4 s^2)) of the docstring, for groups of at most the array."""
+
+    def delta(x):
+        length = min(group, x.size)
+        return max(1 / length, 1 - length / (4 * (2 ** (bits - 1) - 1) ** 2))
+
+    return delta
+
+
+def nuqsgd_omega(bits: int, group: int = 512) -> Callable[[Any], float]:
+    """1/8 + min(l sqrt(g), l^2 g / 4) of the docstring."""
+
+    def omega(x):
+        length, smallest = min(group, x.size), 2.0 ** (2 - 2 ** (bits - 1))
+        return 1 / 8 + min(smallest * math.sqrt(length), smallest**2 * length / 4)
+
+    return omega
+
+
+def rows_delta(density: float, rows: Callable[[Any], int]) -> Callable[[Any], float]:
+    """k / rows of the docstring."""
+
+    def delta(x):
+        count = rows(x)
+        return max(1, round(density * count)) / count
+
+    return delta
+
+
+def float8_delta(unit: float, smallest: float, group: int = 1024) -> Callable[[Any], float]:
+    """1 - (u^2 + t^2 group) of the docstring."""
+    return lambda x: 1 - (unit**2 + smallest**2 * min(group, x.size))
+
+
+def svd_delta(rank: int) -> Callable[[Any], float]:
+    """r / min(n, m) of the docstring."""
+
+    def delta(x):
+        rows, columns = (math.prod(x.shape[:-1]), x.shape[-1]) if x.ndim > 1 else (x.size, 1)
+        smaller = min(rows, columns)
+        return min(rank, smaller) / smaller
+
+    return delta
+
+
+# One line a compressor.
+ALL_COMPRESSORS: dict[str, Claims] = {
+    "dense()": Claims(contraction=lambda x: 1.0, unbiased=True, limit="dense()"),
+    "top_k(0.1)": Claims(contraction=top_k_delta(0.1), limit="top_k(1.0)"),
+    "block_top_k(0.05, block=64)": Claims(contraction=top_k_delta(0.05, 64), limit="block_top_k(1.0, block=64)"),
+    "block_max(16)": Claims(contraction=block_max_delta(16), limit="block_top_k(1.0, block=16)"),
+    "block_max(64, inner=qsgd(8))": Claims(limit="block_top_k(1.0, block=64, inner=qsgd(16))", random=True),
+    "sign()": Claims(contraction=sign_delta(4096)),
+    "sign(32)": Claims(contraction=sign_delta(32)),
+    "one_phase(sign(32))": Claims(contraction=sign_delta(32), limit="one_phase(cast('float32'))"),
+    "two_phase(qsgd(8, group=64))": Claims(
+        variance=qsgd_omega(8, 64), unbiased=True, limit="two_phase(dense())", random=True, varies=True
+    ),
+    "two_phase(sign(32))": Claims(limit="two_phase(cast('float32'))", varies=True),
+    "two_phase(block_top_k(0.1, block=64, inner=cast('bfloat16')))": Claims(
+        limit="two_phase(block_top_k(1.0, block=64))", varies=True
+    ),
+    "two_phase(block_max(16, inner=qsgd(8)))": Claims(limit="two_phase(dense())", random=True, varies=True),
+    "power_sgd(2)": Claims(contraction=nothing, limit="power_sgd(64)"),
+    "power_sgd(1, iterations=2, batch_axes=1)": Claims(contraction=nothing, limit="power_sgd(64, batch_axes=1)"),
+    "qsgd(4)": Claims(variance=qsgd_omega(4), unbiased=True, limit="qsgd(16)", random=True),
+    "qsgd(8, group=64)": Claims(variance=qsgd_omega(8, 64), unbiased=True, limit="qsgd(16, group=64)", random=True),
+    "cast('bfloat16')": Claims(contraction=lambda x: 1 - 2.0**-16, limit="cast('float32')"),
+    "cast('float16')": Claims(contraction=lambda x: 1 - 2.0**-20, limit="cast('float32')"),
+    "top_k(0.1, inner=qsgd(8))": Claims(limit="top_k(1.0, inner=qsgd(16))", random=True),
+    "top_k(0.1, inner=cast('bfloat16'))": Claims(
+        contraction=lambda x: top_k_delta(0.1)(x) * (1 - 2.0**-16), limit="top_k(1.0, inner=cast('float32'))"
+    ),
+    "block_top_k(0.1, block=64, inner=qsgd(6))": Claims(
+        limit="block_top_k(1.0, block=64, inner=qsgd(16))", random=True
+    ),
+    "power_sgd(2, inner=cast('bfloat16'))": Claims(limit="power_sgd(64, inner=cast('float32'))"),
+    "partition({'matrix': power_sgd(2), 'rest': top_k(0.1)}, by_shape())": Claims(
+        contraction=nothing, limit="partition({'matrix': power_sgd(64), 'rest': dense()}, by_shape())"
+    ),
+    "switch(warmup(1), dense(), top_k(0.1))": Claims(
+        contraction=nothing, limit="switch(warmup(1), dense())", varies=True
+    ),
+    "monitor(top_k(0.1))": Claims(contraction=top_k_delta(0.1), limit="monitor(dense())"),
+    "threshold(0.5, capacity=0.2)": Claims(contraction=nothing, limit="threshold(0.0, capacity=1.0)"),
+    "sampled_threshold(0.1)": Claims(contraction=top_k_delta(0.1), limit="sampled_threshold(1.0)"),
+    "global_top_k(0.1)": Claims(limit="global_top_k(1.0)"),
+    "whole_model(block_top_k(0.1, block=64, inner=qsgd(8)))": Claims(limit="whole_model(dense())", random=True),
+    "random_k(0.1)": Claims(contraction=nothing, limit="random_k(1.0)", random=True),
+    "random_k(0.1, inner=cast('bfloat16'), rescale=True)": Claims(
+        limit="random_k(1.0, inner=cast('float32'), rescale=True)", random=True
+    ),
+    "bernoulli(0.1)": Claims(contraction=nothing, limit="bernoulli(1.0)", random=True),
+    "importance_sampled(0.1, block=64)": Claims(
+        variance=lambda x: 1 / top_k_delta(0.1, 64)(x) - 1,
+        unbiased=True,
+        limit="importance_sampled(1.0, block=64)",
+        random=True,
+    ),
+    "block_sparse(0.1, block=16)": Claims(
+        contraction=rows_delta(0.1, lambda x: -(-x.size // min(16, x.size))), limit="block_sparse(1.0, block=16)"
+    ),
+    "row_top_k(0.1, inner=cast('bfloat16'))": Claims(limit="row_top_k(1.0)"),
+    "column_top_k(0.1)": Claims(
+        contraction=rows_delta(0.1, lambda x: x.shape[-1] if x.ndim > 1 else 1), limit="column_top_k(1.0)"
+    ),
+    "head_top_k(0.5, 4)": Claims(
+        contraction=rows_delta(0.5, lambda x: 4 if 4 in x.shape else 1), limit="head_top_k(1.0, 4)"
+    ),
+    "shared_top_k(0.1)": Claims(contraction=nothing, limit="shared_top_k(1.0)"),
+    "arc_top_k(0.1, block=16, columns=2)": Claims(contraction=nothing, limit="arc_top_k(1.0, block=16)", random=True),
+    "qsgd(4, norm='l2')": Claims(variance=qsgd_omega(4), unbiased=True, limit="qsgd(16)", random=True),
+    "nuqsgd(4)": Claims(variance=nuqsgd_omega(4), unbiased=True, random=True),
+    "terngrad()": Claims(random=True),
+    "terngrad(clip=None, group=32)": Claims(
+        variance=lambda x: math.sqrt(min(32, x.size)) - 1, unbiased=True, random=True
+    ),
+    "natural()": Claims(variance=lambda x: 1 / 8, unbiased=True, random=True),
+    "int8()": Claims(contraction=integer_delta(8, 256), limit="one_phase(dense())"),
+    "int4(stochastic=True)": Claims(variance=qsgd_omega(4, 64), unbiased=True, random=True),
+    "int2(group=64)": Claims(contraction=integer_delta(2, 64)),
+    "float8()": Claims(contraction=float8_delta(2.0**-4, 2.0**-10 / 448)),
+    "float8('e5m2', group=64)": Claims(contraction=float8_delta(2.0**-3, 2.0**-17 / 57344, 64)),
+    "rotated(qsgd(4), block=64)": Claims(limit="rotated(dense(), block=64)", random=True),
+    "rotated(sign(32))": Claims(limit="rotated(cast('float32'))", random=True),
+    "power_sgd(2, orthogonalize='cholesky')": Claims(
+        contraction=nothing, limit="power_sgd(64, orthogonalize='cholesky')"
+    ),
+    "acp_sgd(2)": Claims(contraction=nothing, limit="acp_sgd(64)", varies=True),
+    "batched_power_sgd(2)": Claims(limit="batched_power_sgd(64)"),
+    "svd(2)": Claims(contraction=svd_delta(2), limit="svd(64)"),
+    "control_variate(qsgd(4), 0.5)": Claims(limit="control_variate(dense(), 0.5)", random=True, forgets=True),
+    "error_feedback(top_k(0.1))": Claims(limit="error_feedback(dense())"),
+    "error_feedback(top_k(0.1), decay=0.9)": Claims(limit="error_feedback(dense(), decay=0.9)", forgets=True),
+    "error_feedback(top_k(0.1), dtype='bfloat16')": Claims(limit="error_feedback(dense())", rounds=2.0**-7),
+    "error_feedback(top_k(0.1), dtype='int8')": Claims(limit="error_feedback(dense())", rounds=1 / 127),
+    "momentum_correction(top_k(0.1))": Claims(limit="momentum_correction(dense())", forgets=True),
+    "ef21(top_k(0.1))": Claims(limit="ef21(dense())", forgets=True),
+    "ef21_sgdm(top_k(0.1))": Claims(limit="ef21_sgdm(dense(), momentum=0.0)", forgets=True),
+    "monitor(error_feedback(power_sgd(2)))": Claims(limit="monitor(error_feedback(power_sgd(64)))"),
+}

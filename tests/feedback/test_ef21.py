@@ -1,0 +1,93 @@
+"""Beliefs that follow the updates, as the papers write them."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import WORKERS, assert_close, energy, first_state, mean_over_workers, random_updates, run
+
+from jaxcompress import control_variate, dense, error_feedback, sign_majority, top_k
+from jaxcompress.feedback.ef21 import ef21, ef21_sgdm
+
+LIKE = {"x": jnp.zeros((20,))}
+
+
+def top_in_numpy(x, kept):
+    places = np.argsort(-np.abs(x), axis=-1, kind="stable")[..., :kept]
+    sent = np.zeros_like(x)
+    np.put_along_axis(sent, places, np.take_along_axis(x, places, -1), -1)
+    return sent
+
+
+@pytest.mark.parametrize("momentum", [None, 0.9])
+def test_it_is_the_scheme_of_the_paper(momentum):
+    compressor = ef21(top_k(0.25)) if momentum is None else ef21_sgdm(top_k(0.25), momentum)
+    state, belief, velocity = first_state(compressor, LIKE), np.zeros((WORKERS, 20)), np.zeros((WORKERS, 20))
+    for step in range(8):
+        updates = random_updates(step, LIKE)
+        target = np.asarray(updates["x"], np.float64)
+        if momentum is not None:
+            velocity = momentum * velocity + (1 - momentum) * target
+            target = velocity
+        belief = belief + top_in_numpy(target - belief, 5)
+        outcome = run(compressor, updates, state)
+        state = outcome.state
+        np.testing.assert_allclose(outcome.mean["x"][0], belief.mean(axis=0), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(outcome.sent["x"], belief, rtol=1e-4, atol=1e-5)
+
+
+def test_beliefs_converge_to_updates_that_do_not_change():
+    compressor, updates, errors = ef21(top_k(0.25)), random_updates(0, LIKE), []
+    state, exact = first_state(compressor, LIKE), mean_over_workers(updates)["x"]
+    for _ in range(6):
+        outcome = run(compressor, updates, state)
+        state = outcome.state
+        errors.append(energy(np.asarray(outcome.mean["x"][0]) - exact))
+    # A quarter of the entries a step: after four all are there.
+    assert errors[0] > 0.05 and errors[3] < 1e-9 and errors[5] < 1e-9
+
+
+def test_it_is_the_control_variate_of_rate_one():
+    one, other = ef21(top_k(0.25)), control_variate(top_k(0.25), 1)
+    state, other_state = first_state(one, LIKE), first_state(other, LIKE)
+    for step in range(3):
+        outcome, expected = (
+            run(one, random_updates(step, LIKE), state),
+            run(other, random_updates(step, LIKE), other_state),
+        )
+        state, other_state = outcome.state, expected.state
+        assert_close(outcome.mean, expected.mean)
+
+
+def test_dense_arrays_have_the_same_velocity():
+    compressor = ef21_sgdm(top_k(0.25), 0.9).otherwise
+    assert compressor is not None and ef21(top_k(0.25)).otherwise is None
+    state, velocity = first_state(compressor, LIKE), np.zeros((WORKERS, 20))
+    for step in range(4):
+        updates = random_updates(step, LIKE)
+        velocity = 0.9 * velocity + 0.1 * np.asarray(updates["x"], np.float64)
+        outcome = run(compressor, updates, state)
+        state = outcome.state
+        np.testing.assert_allclose(outcome.mean["x"][0], velocity.mean(axis=0), rtol=1e-5, atol=1e-6)
+
+
+def test_one_step_that_is_not_finite_does_not_stay():
+    for compressor in (ef21(top_k(0.25)), ef21_sgdm(top_k(0.25))):
+        good = random_updates(0, LIKE)
+        spoilt = run(compressor, {"x": good["x"].at[1, 2].set(np.nan)}, first_state(compressor, LIKE))
+        after = run(compressor, good, spoilt.state)
+        for part in (after.mean["x"], after.state.own.value["x"], after.state.average["x"]):
+            assert np.isfinite(part).all()
+
+
+@pytest.mark.parametrize("make", [ef21, ef21_sgdm])
+def test_what_cannot_be_inside_is_refused(make):
+    with pytest.raises(ValueError, match="carries over what it did not send"):
+        make(error_feedback(top_k(0.1)))
+    with pytest.raises(ValueError, match="there is nothing to carry over"):
+        make(sign_majority())
+
+
+@pytest.mark.parametrize("momentum", [1, 1.0, -0.1, float("nan"), True])
+def test_bad_momentum_is_refused(momentum):
+    with pytest.raises(ValueError, match=r"momentum is how much of the velocity is kept, in \[0, 1\); got"):
+        ef21_sgdm(dense(), momentum)

@@ -1,0 +1,84 @@
+"""Deep Gradient Compression in one call, and the limit at which it is SGD with momentum."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from helpers import WORKERS, assert_close
+
+from jaxcompress import compress, data_mesh, dense, init_state, make_train_step, replicate, shard_batch
+from jaxcompress.optimizers.dgc import decayed_weights_with_momentum, dgc, dgc_ladder
+
+RNG = np.random.default_rng(0)
+PARAMS = {"kernel": RNG.standard_normal((30, 20), np.float32), "bias": np.ones(20, np.float32)}
+TRUTH = RNG.standard_normal((30, 20), np.float32)
+X = RNG.standard_normal((400, 16 * WORKERS, 30), np.float32)
+
+
+def loss_fn(params, extra, batch):
+    return jnp.mean(jnp.square(batch @ params["kernel"] + params["bias"] - batch @ TRUTH)), (extra, {})
+
+
+def train(optimizer, steps):
+    """Parameters and the last loss."""
+    mesh = data_mesh(WORKERS)
+    params = replicate(PARAMS, mesh)
+    state, step = init_state(optimizer, params, mesh), make_train_step(loss_fn, optimizer, mesh)
+    for batch in X[:steps]:
+        params, state, _, metrics = step(params, state, {}, shard_batch(batch, mesh))
+    return params, float(metrics["loss"])
+
+
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_at_density_one_it_is_sgd_with_momentum_and_weight_decay(nesterov):
+    found, _ = train(optax.chain(dgc(1.0, nesterov=nesterov, masking=False, weight_decay=0.01), optax.sgd(0.05)), 50)
+    plain = optax.chain(compress(dense()), optax.add_decayed_weights(0.01), optax.sgd(0.05, 0.9, nesterov))
+    assert_close(found, train(plain, 50)[0])
+
+
+def test_it_trains_at_one_percent_with_its_ladder():
+    _, loss = train(optax.chain(dgc(0.01, warmup_steps=20, max_norm=10.0), optax.sgd(0.1)), 400)
+    _, start = train(optax.chain(dgc(0.01), optax.sgd(0.0)), 1)
+    assert loss < start / 100
+
+
+def test_decay_of_chosen_weights_only():
+    def only_kernels(params):
+        return jax.tree.map(lambda p: p.ndim > 1, params)
+
+    link = decayed_weights_with_momentum(0.1, 0.5, mask=only_kernels)
+    state, zeros = link.init(PARAMS), jax.tree.map(np.zeros_like, PARAMS)
+    for factor in (1, 1.5, 1.75):
+        updates, state = link.update(zeros, state, PARAMS)
+        assert_close(updates, {"kernel": 0.1 * factor * PARAMS["kernel"], "bias": zeros["bias"]})
+
+
+def test_the_ladder_is_that_of_the_paper():
+    rungs = "top_k(0.25), top_k(0.0625), top_k(0.015625), top_k(0.00390625), top_k(0.001)"
+    assert dgc_ladder(0.001, 10).expression == "dgc_ladder(0.001, warmup_steps=10)"
+    assert dgc_ladder.__wrapped__(0.001, 10).expression == f"switch(warmup(10), {rungs})"
+    assert dgc_ladder.__wrapped__(0.1, 10).expression == "switch(warmup(10), top_k(0.25), top_k(0.1))"
+    assert dgc_ladder.__wrapped__(0.1).expression == dgc_ladder.__wrapped__(0.1, 0).expression == "top_k(0.1)"
+    assert dgc_ladder.__wrapped__(1.0, 10).expression == "top_k(1.0)"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"density": 0.0}, "density is the fraction kept"),
+        ({"momentum": 1.0}, "momentum is how much of the velocity is kept"),
+        ({"warmup_steps": -1}, "warmup_steps is the number of steps on each rung, at least 0; got -1"),
+        ({"max_norm": 0}, "max_norm is the largest norm of the average, above 0; got 0"),
+        ({"weight_decay": -0.1}, "weight_decay is the factor of the L2 gradient"),
+    ],
+)
+def test_bad_arguments_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        dgc(**options)
+
+
+def test_decay_without_parameters_is_refused():
+    link = decayed_weights_with_momentum(0.1, 0.9)
+    with pytest.raises(ValueError, match="weight decay pulls at the parameters"):
+        link.update(PARAMS, link.init(PARAMS))
