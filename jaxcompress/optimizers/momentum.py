@@ -69,9 +69,8 @@ def momentum_steps(
 
     def init(params):
         # No two of them are one array: a step that donates its state could not give that up twice.
-        counts = (jnp.zeros([], jnp.int32) for _ in range(2))
-        moments = (optax.tree.zeros_like(params) for _ in range(2))
-        return Moments(*counts, *moments, link.init(params))
+        mu, nu = optax.tree.zeros_like(params), optax.tree.zeros_like(params)
+        return Moments(jnp.zeros([], jnp.int32), jnp.zeros([], jnp.int32), mu, nu, link.init(params))
 
     def dense_step(grads, moments, params):
         mean, _ = average.update(grads, average.init(grads if params is None else params), params)
