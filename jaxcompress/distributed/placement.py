@@ -12,6 +12,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress.base import AxisName, PerWorker
+from jaxcompress.distributed.offload import check_memory_kind
 from jaxcompress.feedback.momentum_correction import check_one_momentum
 from jaxcompress.ops.storage import is_stored8, read, to_nearest
 from jaxcompress.ops.trees import path_text
@@ -48,17 +49,38 @@ def shard_batch(batch: Any, mesh: Mesh, axis_name: AxisName = "data") -> Any:
     return jax.tree.map(place, batch)
 
 
-def init_state(optimizer: optax.GradientTransformation, params: Any, mesh: Mesh, axis_name: AxisName = "data") -> Any:
+def init_state(
+    optimizer: optax.GradientTransformation,
+    params: Any,
+    mesh: Mesh,
+    axis_name: AxisName = "data",
+    memory_kind: str | None = None,
+) -> Any:
     """The optimizer's first state, placed: `PerWorker` parts (workers, …) split over the axis, all else replicated.
 
+    Args:
+      optimizer: An Optax chain with `compress` in it.
+      params: The parameters.
+      mesh: From `data_mesh`.
+      axis_name: The axis of the workers.
+      memory_kind: Where `PerWorker` parts, such as error memories, are kept between steps: ``"pinned_host"`` frees the
+        device of a copy of the gradients, where the backend has such a memory; `make_train_step` fetches and returns
+        them, over the bus, in every step. None keeps them on the device.
+
     Raises:
-      ValueError: if the mesh has no such axis, or if momentum stands after `compress` with `momentum_correction`.
+      ValueError: if the mesh has no such axis, the devices have no such memory, or if momentum stands after `compress`
+        with `momentum_correction`.
     """
+    check_memory_kind(memory_kind, mesh)
     workers = _workers(mesh, axis_name)
     shapes = jax.eval_shape(optimizer.init, params)
     check_one_momentum(shapes)
-    specs = state_specs(shapes, axis_name)
-    shardings = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs, is_leaf=lambda node: isinstance(node, P))
+    own = NamedSharding(mesh, P(axis_name), memory_kind=memory_kind)
+    shardings = jax.tree.map(
+        lambda node: jax.tree.map(lambda _: own, node) if _is_per_worker(node) else NamedSharding(mesh, P()),
+        shapes,
+        is_leaf=_is_per_worker,
+    )
 
     def init(params):
         return _map_per_worker(lambda x: jnp.broadcast_to(x, (workers, *x.shape)), optimizer.init(params))

@@ -13,6 +13,7 @@ from jaxcompress._compat import may_differ, vary
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.distributed.accumulation import accumulated
+from jaxcompress.distributed.offload import fetched, returned
 from jaxcompress.distributed.placement import as_block, check_rows, own_part, state_specs
 from jaxcompress.ops.checks import check_integer
 from jaxcompress.ops.trees import join, only, path_text
@@ -96,11 +97,13 @@ def make_train_step(
 
     def step(params, opt_state, extra, batch):
         check_rows(opt_state, mesh, axis_name)
+        kept, opt_state = opt_state, fetched(opt_state)
         specs = state_specs(opt_state, axis_name)
         sharded = jax.shard_map(
             local_step, mesh=mesh, in_specs=(P(), specs, P(), P(axis_name)), out_specs=(P(), specs, P(), P())
         )
-        return sharded(params, opt_state, extra, batch)
+        params, opt_state, extra, metrics = sharded(params, opt_state, extra, batch)
+        return params, returned(opt_state, kept), extra, metrics
 
     return jax.jit(step, donate_argnums=(0, 1, 2))
 
