@@ -21,6 +21,8 @@ WORKERS = 4
 FLOAT32 = {"rtol": 1e-5, "atol": 1e-5}
 # bfloat16 keeps 8 bits: one rounding is 2^-9 of the value, and the mean of four rounded values a little more.
 BFLOAT16 = {"rtol": 2e-2, "atol": 2e-2}
+# float16 keeps 11: the same, an eighth of it.
+FLOAT16 = {"rtol": 2.5e-3, "atol": 2.5e-3}
 
 
 def awkward_tree() -> dict[str, Any]:
@@ -135,7 +137,8 @@ def assert_close(actual: Any, expected: Any, scale: float = 1.0, rounding: float
     """
     assert jax.tree.structure(actual) == jax.tree.structure(expected)
     for (path, a), e in zip(jax.tree_util.tree_leaves_with_path(actual), jax.tree.leaves(expected), strict=True):
-        tolerance = BFLOAT16 if jnp.bfloat16 in (a.dtype, e.dtype) else FLOAT32
+        dtypes = (a.dtype, e.dtype)
+        tolerance = BFLOAT16 if jnp.bfloat16 in dtypes else FLOAT16 if jnp.float16 in dtypes else FLOAT32
         a, e = np.asarray(a, np.float64), np.asarray(e, np.float64)
         rtol, atol = tolerance["rtol"], tolerance["atol"] * scale + rounding
         np.testing.assert_allclose(a, e, rtol=rtol, atol=atol, err_msg=jax.tree_util.keystr(path))

@@ -52,6 +52,8 @@ NETWORK_BY_DESIGN = {
 # Tests of what no single file holds.
 TESTS_WITHOUT_A_FILE = {
     "tests/test_laws.py",
+    "tests/test_adversarial.py",
+    "tests/test_properties.py",
     "tests/test_architecture.py",
     "tests/test_optax.py",
     "tests/test_optimizers_matrix.py",

@@ -1,6 +1,7 @@
 """Every compressor through every law. A new one is one line in `claims.ALL_COMPRESSORS`."""
 
 import functools
+import inspect
 import operator
 
 import jax
@@ -84,6 +85,18 @@ def largest(tree) -> float:
 def memory(state, like):
     """The error memories in float64, all workers' rows, with zeros for arrays that have none."""
     return jax.tree.map(lambda x: np.asarray(x, np.float64), jaxcompress.error_memory(state, like))
+
+
+def test_every_scheme_of_the_door_is_among_them():
+    made = {name: getattr(jaxcompress, name) for name in jaxcompress.__all__}
+    schemes = {
+        name
+        for name, one in made.items()
+        if getattr(one, "expressible", False) and inspect.signature(one).return_annotation is jaxcompress.Compressor
+    }
+    tested = {name for name in schemes if any(f"{name}(" in text for text in [*ALL_COMPRESSORS, *DECLARED_EXCEPTIONS])}
+    # It has two axes: tests/collectives/test_hierarchical.py.
+    assert schemes - tested == {"hierarchical"}
 
 
 @every_compressor

@@ -17,18 +17,18 @@ def falling(rate: float) -> optax.Schedule:
     return optax.cosine_decay_schedule(rate, STEPS)
 
 
-# Rates are those at which the dense twin learns well; the compressed runs take them as they are.
+# Rates at which the dense twin comes to rest within these steps; the compressed runs take them as they are.
 OPTIMIZERS = {
     "sgd": lambda: optax.sgd(falling(0.5)),
     "momentum": lambda: optax.sgd(falling(0.1), momentum=0.9),
     "nesterov": lambda: optax.sgd(falling(0.1), momentum=0.9, nesterov=True),
-    "adam": lambda: optax.adam(falling(0.005)),
-    "adamw": lambda: optax.adamw(falling(0.005), weight_decay=0.01),
-    "rmsprop": lambda: optax.rmsprop(falling(0.003)),
+    "adam": lambda: optax.adam(falling(0.015)),
+    "adamw": lambda: optax.adamw(falling(0.015), weight_decay=0.01),
+    "rmsprop": lambda: optax.rmsprop(falling(0.01)),
     # Of these small arrays it would factor none.
     "adafactor": lambda: optax.adafactor(falling(0.05), min_dim_size_to_factor=10),
     "lamb": lambda: optax.lamb(falling(0.02)),
-    "lion": lambda: optax.lion(falling(0.001)),
+    "lion": lambda: optax.lion(falling(0.003)),
     "muon": lambda: optax.contrib.muon(falling(0.02)),
     "schedule-free sgd": lambda: optax.contrib.schedule_free_sgd(1.0, warmup_steps=STEPS // 10),
     "schedule-free adamw": lambda: optax.contrib.schedule_free_adamw(0.01, warmup_steps=STEPS // 10),

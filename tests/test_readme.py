@@ -53,6 +53,18 @@ def test_the_compressor_of_contributing_keeps_its_claims():
         assert energy(x - sent) <= (1 - claims.contraction(x) + 1e-6) * energy(x)
 
 
+def test_the_worked_example_of_contributing_is_in_the_files_line_for_line():
+    (diff,) = re.findall(r"```diff\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), flags=re.DOTALL)
+    files = {}
+    for part in re.split(r"^\+\+\+ ", diff, flags=re.MULTILINE)[1:]:
+        name, *lines = part.splitlines()
+        files[name] = [line[1:] for line in lines if line.startswith("+") and line.strip("+ ") != "…"]
+    assert len(files) == 5
+    for name, lines in files.items():
+        written = (ROOT / name).read_text().splitlines()
+        assert lines and [line for line in lines if line not in written] == [], name
+
+
 def test_every_measured_table_is_filled():
     texts = [(ROOT / "README.md").read_text(), *(path.read_text() for path in (ROOT / "configs").glob("*.yaml"))]
     assert not any("MEASURE" in text for text in texts)

@@ -1,5 +1,7 @@
 """The sign that most workers have: one bit there, one bit back."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -62,7 +64,7 @@ def _encode(key: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     return pack((x.ravel() < 0).astype(jnp.uint32), 1), pack(empty.astype(jnp.uint32), 1)
 
 
-def _decode(message: tuple[jax.Array, jax.Array], like: jax.Array) -> jax.Array:
+def _decode(message: tuple[jax.Array, jax.Array], like: Any) -> jax.Array:
     negative = unpack(message[0], 1, like.size) == 1
     groups = -(-like.size // GROUP)
     empty = jnp.repeat(unpack(message[1], 1, groups) == 1, GROUP)[: like.size]

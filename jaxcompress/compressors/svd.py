@@ -21,7 +21,7 @@ def svd(rank: int) -> Compressor:
 
     Guarantees: ``|x - sent|^2`` is the sum of the squared singular values beyond `rank`, the least of all matrices of
     that rank, and at most ``(1 - r / min(n, m)) |x|^2``. Biased: use it inside `error_feedback`. At full rank it is
-    dense.
+    dense. An array with an infinite or NaN entry decodes to NaN.
 
     Args:
       rank: Singular values kept, at least 1; at most ``min(n, m)`` are used.
@@ -49,8 +49,11 @@ def svd(rank: int) -> Compressor:
         del key
         _, n, m = matrix_shape(x)
         kept = min(rank, n, m)
-        left, values, right = jnp.linalg.svd(x.astype(jnp.float32).reshape(n, m), full_matrices=False)
-        return left[:, :kept] * values[:kept], right[:kept]
+        finite = jnp.all(jnp.isfinite(x))
+        # LAPACK never comes back from an infinite entry.
+        matrix = jnp.where(finite, x.astype(jnp.float32), 0.0).reshape(n, m)
+        left, values, right = jnp.linalg.svd(matrix, full_matrices=False)
+        return jnp.where(finite, left[:, :kept] * values[:kept], jnp.nan), right[:kept]
 
     def decode(message, like):
         # Full precision: accelerators round factors to bfloat16 by default.

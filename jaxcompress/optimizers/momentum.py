@@ -68,8 +68,9 @@ def momentum_steps(
     longest = _longest(b1, b2)
 
     def init(params):
-        zero, zeros = jnp.zeros([], jnp.int32), optax.tree.zeros_like(params)
-        return Moments(zero, zero, zeros, zeros, link.init(params))
+        # No two of them are one array: a step that donates its state could not give that up twice.
+        mu, nu = optax.tree.zeros_like(params), optax.tree.zeros_like(params)
+        return Moments(jnp.zeros([], jnp.int32), jnp.zeros([], jnp.int32), mu, nu, link.init(params))
 
     def dense_step(grads, moments, params):
         mean, _ = average.update(grads, average.init(grads if params is None else params), params)
@@ -100,7 +101,7 @@ def momentum_steps(
     return Steps(init, dense_step, compressed_step, direction)
 
 
-def _longest(b1: float, b2: float) -> float:
+def _longest(b1: int | float, b2: int | float) -> float:
     """The longest step of Adam, whatever the gradients, once its bias corrections are over.
 
     ``m = (1 - b1) sum_k b1^k g_{t-k}`` and ``v = (1 - b2) sum_k b2^k g_{t-k}^2``, so by Cauchy and Schwarz

@@ -6,10 +6,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import WORKERS, assert_close, assert_same_bits, first_state, mean_over_workers, random_updates, run, runner
+from helpers import (
+    WORKERS,
+    assert_close,
+    assert_same_bits,
+    energy,
+    first_state,
+    mean_over_workers,
+    random_updates,
+    run,
+    runner,
+)
 
 import jaxcompress
-from jaxcompress import batched_power_sgd, cast, dense, error_feedback, parse, power_sgd
+from jaxcompress import batched_power_sgd, cast, dense, error_feedback, parse, power_sgd, svd
 from jaxcompress.compressors.power_sgd import PowerSGDState
 
 # Made once, since a compressor is compiled once.
@@ -71,6 +81,43 @@ def test_two_iterations_are_two_steps_on_the_same_gradient():
     state = first_state(RANK_2, like)
     second = run(RANK_2, updates, run(RANK_2, updates, state).state)
     assert_close(run(power_sgd(2, iterations=2), updates, state).mean, second.mean)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 4])
+def test_with_many_iterations_it_errs_as_little_as_svd(rank):
+    # Of a random matrix, whose singular values lie close together, and the same on all workers.
+    x = random_updates(20, jnp.zeros((24, 16)), workers=1)
+    updates = jnp.broadcast_to(x, (WORKERS, 24, 16))
+    compressor = power_sgd(rank, iterations=50)
+    outcome = run(compressor, updates, first_state(compressor, updates[0]), how="vmap")
+    best = run(svd(rank), updates, (), how="vmap")
+    errors = [energy(x[0] - one.mean[0]) / energy(x[0]) for one in (outcome, best)]
+    # What is left of the angle to the best subspace counts with its square; the rest is float32: 16 terms of 2^-24.
+    assert abs(errors[0] - errors[1]) < 1e-6
+    assert errors[1] == pytest.approx(energy(x[0] - best_of_rank(np.asarray(x[0], np.float64), rank)) / energy(x[0]))
+
+
+def test_with_many_iterations_it_sends_the_best_approximation_of_the_mean():
+    mean = own_values(21, 5.0, 3.0, 1.0, 0.5, 0.2)
+    disagreement = np.random.default_rng(22).standard_normal((WORKERS, 12, 8))
+    updates = jnp.asarray(mean + disagreement - disagreement.mean(axis=0), jnp.float32)
+    compressor = power_sgd(2, iterations=50)
+    outcome = run(compressor, updates, first_state(compressor, updates[0]), how="vmap")
+    # An iteration brings the third direction down by (1/3)^2; the factors have entries of up to 5.
+    assert_close(outcome.mean[0], best_of_rank(mean, 2), scale=5.0)
+
+
+@pytest.mark.parametrize("orthogonalize", ["gram_schmidt", "householder", "cholesky"])
+def test_arrays_of_one_shape_at_once_equal_each_by_itself(orthogonalize):
+    compressor = power_sgd(2, iterations=2, orthogonalize=orthogonalize)
+    like = {"a": jnp.zeros((12, 8)), "b": jnp.zeros((3, 4, 8)), "c": jnp.zeros((12, 8)), "d": jnp.zeros((8, 12))}
+    updates, state = random_updates(23, like), first_state(compressor, like)
+    together = run(compressor, updates, state, how="vmap")
+    for name in like:
+        alone = run(compressor, {name: updates[name]}, state._replace(q={name: state.q[name]}), how="vmap")
+        # Two iterations magnify rounding by the condition of the factors, below 10.
+        assert_close({name: together.mean[name]}, alone.mean, scale=10.0)
+        assert_close({name: together.sent[name]}, alone.sent, scale=10.0)
 
 
 @functools.cache

@@ -29,6 +29,14 @@ def test_bits_are_those_of_both_factors():
     assert svd(3).message_bits(jax.ShapeDtypeStruct((10, 20), jnp.float32)) == 32 * 3 * (10 + 20)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_becomes_nan_and_comes_to_an_end(bad):
+    updates = random_updates(1, {"x": jnp.zeros((8, 5))})
+    updates["x"] = updates["x"].at[2, 3, 1].set(bad)
+    sent = run(svd(2), updates, ()).sent["x"]
+    assert np.all(np.isnan(sent[2])) and np.all(np.isfinite(sent[:2]))
+
+
 def test_rank_is_counted():
     with pytest.raises(ValueError, match="rank is the number of singular values kept, an integer of at least 1"):
         svd(0)

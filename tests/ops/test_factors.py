@@ -8,6 +8,7 @@ import pytest
 from jaxcompress.ops.factors import (
     alive,
     check_method,
+    finite_or,
     matrix_shape,
     orthonormal_tree,
     product,
@@ -58,6 +59,15 @@ def test_factors_of_one_shape_are_done_together_and_equal_those_done_alone(metho
     together = jax.jit(lambda tree: orthonormal_tree(tree, method))(tree)
     for name, x in tree.items():
         np.testing.assert_allclose(together[name], orthonormal(x, method), rtol=1e-5, atol=1e-6)
+
+
+def test_a_column_that_is_not_finite_stays_as_it_was():
+    old = normal(2, 5, 3)
+    new = normal(2, 5, 3).at[0, 4, 1].set(np.nan).at[1, 0, 2].set(np.inf)
+    found = finite_or({"a": new}, {"a": old})["a"]
+    expected = np.array(new)
+    expected[0, :, 1], expected[1, :, 2] = old[0, :, 1], old[1, :, 2]
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_no_factors_are_no_work():
