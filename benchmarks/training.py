@@ -3,6 +3,7 @@
     python -m benchmarks.training                       every run, into results/training.csv; hours with several seeds
     python -m benchmarks.training --only digits mnist   some of them; the others' rows stay
     python -m benchmarks.training --seeds 0 1 2         each of them three times; tables give mean ± standard deviation
+    … --only mnist --compressor "dense()" "error_feedback(top_k(0.01))"    some compressors of these
     python -m benchmarks.training --only table          none: table and picture anew, from the file
 
 Each run is a process of its own, whose command stands in its row, and its last line is the result. All rows are in
@@ -21,6 +22,7 @@ import tyro
 from benchmarks.report import RESULTS, circumstances, markdown, read_csv, write_csv, write_page, write_readme
 from benchmarks.training_plot import plot
 from benchmarks.training_table import seeds, table
+from train.config import load_config
 
 
 class Run(NamedTuple):
@@ -65,6 +67,7 @@ class Options:
 
     # All if none is named.
     only: tuple[Literal["digits", "mnist", "dgc", "cifar10", "transformer", "lstm", "table"], ...] = ()
+    compressor: tuple[str, ...] = ()  # of the named, with a compressor of one of these expressions; all without any
     seeds: tuple[int, ...] = (0,)  # one run for each
 
 
@@ -73,6 +76,8 @@ def main(options: Options) -> None:
     about = circumstances()
     for run in RUNS:
         if options.only and run.group not in options.only:
+            continue
+        if options.compressor and _expression(run) not in options.compressor:
             continue
         for seed in options.seeds:
             row = measure(run, seed) | about
@@ -85,6 +90,11 @@ def main(options: Options) -> None:
     write_page("results.md", RESULTS_PAGE.format(table=_table(rows)))
     print(markdown(table(rows)))
     print(plot(rows, RESULTS / "training.png"))
+
+
+def _expression(run: Run) -> str:
+    """What a run compresses with, from the command line or its config."""
+    return run.compressor or load_config([run.config]).compressor
 
 
 def measure(run: Run, seed: int) -> dict[str, Any]:
