@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from jaxcompress._compat import axis_size
 from jaxcompress.base import AxisName
-from jaxcompress.collectives.agreement import finite_everywhere
+from jaxcompress.collectives.agreement import finite_everywhere, spoilt_unless
 from jaxcompress.ops.memories import is_memory
 from jaxcompress.ops.storage import is_stored8
 
@@ -42,7 +43,8 @@ def transaction(
     `skipped_steps` tells how many steps were skipped; a program that trains stops after some in a row.
 
     With `loss_scale` it does what float16 needs: `make_train_step` multiplies the loss by the scale, so that small
-    gradients do not vanish in backward passes of that precision, and here gradients are divided by it, in float32.
+    gradients do not vanish in backward passes of that precision, and here gradients are divided by it (parameters, and
+    so gradients, should be float32).
     A step that overflows is skipped and halves the scale; `growth_interval` steps without double it.
 
     How it travels: one all-reduce of 4 bytes a step; and one more read of the gradients.
@@ -83,18 +85,20 @@ def transaction(
     optimizer = optax.with_extra_args_support(optimizer)
 
     def init(params):
-        zero = jnp.zeros([], jnp.int32)
+        # No two of them are one array: a step that donates its state could not give that up twice.
+        counts = [jnp.zeros([], jnp.int32) for _ in range(3)]
         scale = jnp.float32(1 if loss_scale is None else loss_scale)
-        return TransactionState(jnp.bool_(True), zero, zero, scale, zero, optimizer.init(params))
+        return TransactionState(jnp.bool_(True), *counts[:2], scale, counts[2], optimizer.init(params))
 
     def update(updates, state, params=None, **extra_args):
+        axis_size(axis_name)
         if loss_scale is not None:
-            updates = jax.tree.map(lambda x: (x.astype(jnp.float32) / state.scale).astype(x.dtype), updates)
+            updates = jax.tree.map(lambda x: _divided(x, state.scale), updates)
         applied = finite_everywhere(updates, axis_name)
-        # A bad step is made bad throughout, so that error memories keep all that they held. To choose between their new
-        # and old state here would cost a copy of each.
-        updates = jax.tree.map(lambda x: jnp.where(applied, x, jnp.nan), updates)
-        updates, inner = optimizer.update(updates, state.inner, params, **extra_args)
+        # A bad step is made bad throughout, here and again by `compress`, which is told, so that error memories keep
+        # all that they held. To choose between their new and old state here would cost a copy of each.
+        updates = spoilt_unless(applied, updates)
+        updates, inner = optimizer.update(updates, state.inner, params, step_applied=applied, **extra_args)
         updates = jax.tree.map(lambda x: jnp.where(applied, x, jnp.zeros_like(x)), updates)
         return updates, _after(state, applied, chosen(applied, inner, state.inner))
 
@@ -110,6 +114,10 @@ def transaction(
         return TransactionState(applied, state.skipped + skipped, in_a_row, scale, taken, inner)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _divided(x: jax.Array, scale: jax.Array) -> jax.Array:
+    return (x.astype(jnp.promote_types(x.dtype, jnp.float32)) / scale).astype(x.dtype)
 
 
 def chosen(applied: jax.Array, new: Any, old: Any) -> Any:
@@ -140,6 +148,19 @@ def skipped_steps(opt_state: Any) -> dict[str, jax.Array]:
         "skipped_in_a_row": found.skipped_in_a_row,
         "loss_scale": found.scale,
     }
+
+
+def check_transaction(opt_state: Any) -> None:
+    """ValueError if a `transaction` is around a part of an optimizer only."""
+    whole = opt_state
+    while hasattr(whole, "inner_state"):  # as of optax.inject_hyperparams
+        whole = whole.inner_state
+    if _find(opt_state) is not None and not isinstance(whole, TransactionState):
+        raise ValueError(
+            "transaction is around a part of the optimizer: its loss scale would reach gradients that it does not "
+            "divide, and a step be skipped by halves. Put one around the whole chain: "
+            "transaction(optax.chain(…)), transaction(optax.partition(…))."
+        )
 
 
 def _find(opt_state: Any) -> TransactionState | None:

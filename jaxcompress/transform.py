@@ -10,6 +10,7 @@ from optax import Updates
 
 from jaxcompress._compat import axis_size, is_varying
 from jaxcompress.base import AxisName, Compressor, Reduced
+from jaxcompress.collectives.agreement import spoilt_unless
 from jaxcompress.collectives.dense import dense
 from jaxcompress.ops.buckets import buckets
 from jaxcompress.ops.trees import array_bits, join, only, path_text
@@ -81,8 +82,8 @@ def compress(
         raise ValueError(f"min_compression_rate is a ratio of sizes, at least 0; got {min_compression_rate!r}.")
     if bucket_bytes is not None and (not _is_number(bucket_bytes) or not bucket_bytes >= 1):
         raise ValueError(f"bucket_bytes is the size of the gradients of one bucket, at least 1; got {bucket_bytes!r}.")
-    if max_norm is not None and (not _is_number(max_norm) or not max_norm > 0):
-        raise ValueError(f"max_norm is the largest global norm of the average, above 0; got {max_norm!r}.")
+    if max_norm is not None and (not _is_number(max_norm) or not 0 < max_norm < float("inf")):
+        raise ValueError(f"max_norm is the largest global norm of the average, above 0 and finite; got {max_norm!r}.")
 
     rate, otherwise = float(min_compression_rate), compressor.otherwise or dense()
 
@@ -95,9 +96,11 @@ def compress(
         return CompressState(key, jnp.zeros([], jnp.float32), states, others)
 
     def update(updates, state, params=None, **extra_args):
-        del extra_args
         axis_size(axis_name)
         _check_local(updates, axis_name)
+        # Told by `transaction`; what stood before may have made the NaN of a bad step finite.
+        if (applied := extra_args.get("step_applied")) is not None:
+            updates = spoilt_unless(applied, updates)
         key, step_key = jax.random.split(state.key)
         like = updates if params is None else params
         expected = jax.eval_shape(init, like)

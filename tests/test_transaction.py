@@ -122,6 +122,62 @@ def test_without_bad_steps_it_changes_nothing(text):
     assert_close(on_host(state.inner[1:]), on_host(plain_state[1:]))
 
 
+def test_a_link_that_makes_nan_finite_does_not_drain_the_memory():
+    clean = optax.stateless(lambda updates, params: jax.tree.map(jnp.nan_to_num, updates))
+    link = compress(parse("error_feedback(top_k(0.1))"), min_compression_rate=0)
+    step, first = start(transaction(optax.chain(clean, link, optax.sgd(0.1))))
+    before, _ = take(step, first, batch_with())
+    after, metrics = take(step, before, batch_with(np.nan))
+    assert metrics["applied"] == 0
+    assert_same_bits(on_host(after[1].inner), on_host(before[1].inner))
+
+
+def test_a_transaction_around_a_part_is_refused():
+    labels = {"kernel": "a", "bias": "b"}
+    parts = {"a": transaction(optax.chain(compress(parse("dense()")), optax.sgd(0.1)), loss_scale=8.0)}
+    parts["b"] = optax.chain(compress(parse("dense()")), optax.sgd(0.1))
+    for optimizer in (optax.partition(parts, labels), optax.chain(optax.identity(), parts["a"])):
+        step, first = start(optimizer)
+        with pytest.raises(ValueError, match="transaction is around a part of the optimizer"):
+            step.trace(*first, batch_with())
+    around = transaction(optax.partition({"a": parts["b"], "b": parts["b"]}, labels))
+    injected = optax.inject_hyperparams(
+        lambda rate: transaction(optax.chain(compress(parse("dense()")), optax.sgd(rate)))
+    )
+    for optimizer in (around, injected(0.1)):
+        step, first = start(optimizer)
+        step.trace(*first, batch_with())
+
+
+def test_every_kind_of_array_passes():
+    optimizer = transaction(optax.identity())
+    kinds = {
+        "empty": jnp.zeros((4, 0, 3)),
+        "scalar": jnp.ones(4),
+        "complex": jnp.full((4, 2), 1 + 2j),
+        "count": jnp.arange(4, dtype=jnp.int32),
+    }
+
+    def one_worker(updates):
+        return optimizer.update(updates, optimizer.init(updates))
+
+    run = jax.vmap(one_worker, axis_name="data")
+    updates, state = run(kinds)
+    assert_same_bits(updates, kinds)
+    assert state.applied.all()
+    bad = kinds | {"complex": kinds["complex"].at[2, 1].set(complex(0, np.nan))}
+    updates, state = run(bad)
+    assert not state.applied.any() and not np.any(updates["complex"]) and updates["count"].dtype == jnp.int32
+
+
+def test_a_new_state_can_be_donated_and_a_wrong_axis_is_told():
+    optimizer = transaction(optax.sgd(0.1))
+    state = optimizer.init({"x": jnp.ones(3)})
+    jax.jit(lambda state: jax.tree.map(jnp.copy, state), donate_argnums=0)(state)
+    with pytest.raises(ValueError, match="there is no mesh axis 'data' here"):
+        optimizer.update({"x": jnp.ones(3)}, state)
+
+
 def test_it_costs_one_all_reduce_of_four_bytes():
     def collectives(optimizer):
         step, state = start(optimizer)

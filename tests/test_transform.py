@@ -430,7 +430,7 @@ def test_the_norm_of_a_low_rank_average_is_that_of_its_factor(method):
     np.testing.assert_allclose(known, summed, **FLOAT32)
 
 
-@pytest.mark.parametrize("max_norm", [0, -1.0, float("nan"), "1", True])
+@pytest.mark.parametrize("max_norm", [0, -1.0, float("nan"), float("inf"), "1", True])
 def test_bad_norms_are_refused(max_norm):
     with pytest.raises((ValueError, jaxtyping.TypeCheckError), match="max_norm"):
         compress(dense(), max_norm=max_norm)

@@ -16,10 +16,19 @@ def finite_everywhere(tree: Any, axis_name: AxisName) -> jax.Array:
 
 
 def all_finite(tree: Any) -> jax.Array:
-    """Whether every entry of the floating arrays of `tree` is finite: a bool ()."""
-    floating = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating)]
-    found = [jnp.isfinite(_largest(x)) for x in floating]
+    """Whether every entry of the floating and complex arrays of `tree` is finite: a bool ()."""
+    inexact = [x for x in jax.tree.leaves(tree) if _is_inexact(x) and x.size > 0]
+    found = [jnp.isfinite(_largest(x)) for x in inexact]
     return jnp.all(jnp.stack(found)) if found else jnp.bool_(True)
+
+
+def spoilt_unless(applied: jax.Array, tree: Any) -> Any:
+    """`tree` if the step is taken; else NaN in all its floating and complex arrays, which no memory takes over."""
+    return jax.tree.map(lambda x: jnp.where(applied, x, jnp.nan) if _is_inexact(x) else x, tree)
+
+
+def _is_inexact(x: jax.Array) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.inexact)
 
 
 def _largest(x: jax.Array) -> jax.Array:

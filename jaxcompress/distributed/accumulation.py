@@ -27,9 +27,13 @@ def accumulated(value_and_grad: Callable, micro_batches: int, axis_name: AxisNam
         def one(carry, part):
             extra, total = carry
             (loss, (extra, metrics)), grads = value_and_grad(params, extra, part)
-            return (vary(extra, axis_name), jax.tree.map(jnp.add, total, grads)), (loss, metrics)
+            return (own(extra), jax.tree.map(jnp.add, total, grads)), (loss, metrics)
 
-        first = vary((jax.tree.map(jnp.asarray, extra), zeros_like_memory(params)), axis_name)
+        def own(extra):
+            # What is not averaged, as counters and keys, has to stay known as the same on all workers.
+            return jax.tree.map(lambda x: vary(x, axis_name) if _is_floating(x) else x, extra)
+
+        first = own(jax.tree.map(jnp.asarray, extra)), vary(zeros_like_memory(params), axis_name)
         (extra, total), (losses, metrics) = lax.scan(one, first, parts)
         grads = jax.tree.map(lambda grad, param: (grad / micro_batches).astype(param.dtype), total, params)
         return (losses.mean(), (extra, jax.tree.map(_mean, metrics))), grads
@@ -48,4 +52,8 @@ def _parts(x: jax.Array, micro_batches: int) -> jax.Array:
 
 
 def _mean(values: Any) -> jax.Array:
-    return values.mean(axis=0) if jnp.issubdtype(values.dtype, jnp.floating) else values[-1]
+    return values.mean(axis=0) if _is_floating(values) else values[-1]
+
+
+def _is_floating(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.floating)

@@ -12,8 +12,9 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress.base import AxisName, PerWorker
-from jaxcompress.distributed.offload import check_memory_kind
 from jaxcompress.feedback.momentum_correction import check_one_momentum
+from jaxcompress.ops.checks import check_integer
+from jaxcompress.ops.offload import check_memory_kind, fetched
 from jaxcompress.ops.storage import is_stored8, read, to_nearest
 from jaxcompress.ops.trees import path_text
 
@@ -137,8 +138,7 @@ def reshard_workers(state: Any, workers: int) -> Any:
     Raises:
       ValueError: if `workers` is below 1, or a `PerWorker` part is not floating.
     """
-    if workers < 1:
-        raise ValueError(f"workers is the new number of workers, at least 1; got {workers}.")
+    check_integer("workers", workers, 1, "the new number of workers")
 
     def reshard(x):
         if is_stored8(x):
@@ -152,7 +152,7 @@ def reshard_workers(state: Any, workers: int) -> Any:
 
     return jax.tree.map(
         lambda node: jax.tree.map(reshard, node, is_leaf=is_stored8) if _is_per_worker(node) else node,
-        state,
+        fetched(state),
         is_leaf=_is_per_worker,
     )
 

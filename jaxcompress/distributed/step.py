@@ -13,11 +13,11 @@ from jaxcompress._compat import may_differ, vary
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.distributed.accumulation import accumulated
-from jaxcompress.distributed.offload import fetched, returned
 from jaxcompress.distributed.placement import as_block, check_rows, own_part, state_specs
 from jaxcompress.ops.checks import check_integer
+from jaxcompress.ops.offload import fetched, returned
 from jaxcompress.ops.trees import join, only, path_text
-from jaxcompress.transaction import chosen, skipped_steps
+from jaxcompress.transaction import check_transaction, chosen, skipped_steps
 
 # What the step itself tells among the metrics.
 RESERVED = {"loss", "applied"}
@@ -55,8 +55,8 @@ def make_train_step(
 ) -> Callable:
     """A jitted data-parallel step over the workers of `mesh`, compiled end to end; params, state and extra are donated.
 
-    With a `transaction` in `optimizer` the loss is multiplied by its scale, a step that it skips leaves `extra` as it
-    was too, and the metrics tell under ``"applied"`` whether it was taken, 1 or 0.
+    With a `transaction` around `optimizer` the loss is multiplied by its scale, a step that it skips leaves `extra` as
+    it was too, and the metrics tell under ``"applied"`` whether it was taken, 1 or 0.
 
     Args:
       loss_fn: ``(params, extra, batch) -> (loss, (extra, metrics))`` for a worker's own rows. `extra` is whatever
@@ -77,7 +77,7 @@ def make_train_step(
     Raises:
       ValueError: if `micro_batches` is below 1; while tracing, if a worker's rows do not divide by it, if updates,
         optimizer state, or what is not floating in `extra` and the metrics would differ between workers, with the
-        place, or if a metric is named ``"loss"`` or ``"applied"``.
+        place, if a metric is named ``"loss"`` or ``"applied"``, or if a `transaction` is not around the whole chain.
     """
     check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
 
@@ -97,6 +97,7 @@ def make_train_step(
 
     def step(params, opt_state, extra, batch):
         check_rows(opt_state, mesh, axis_name)
+        check_transaction(opt_state)
         kept, opt_state = opt_state, fetched(opt_state)
         specs = state_specs(opt_state, axis_name)
         sharded = jax.shard_map(

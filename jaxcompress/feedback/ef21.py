@@ -34,7 +34,9 @@ def ef21(inner: Compressor) -> Compressor:
 
     How it travels: as `inner`.
 
-    Guarantees: the law. If `inner` is a contraction with delta and updates do not change, the belief converges to them
+    Guarantees: the law. Entries that are not finite do not stay in a belief if messages travel in one phase; in two
+    they may, since the owner of a shard can leave them out of the average: with `transaction` they never come so far.
+    If `inner` is a contraction with delta and updates do not change, the belief converges to them
     by the factor ``1 - delta`` in energy every step; the theory needs no bound on the differences between workers. It
     does not conserve: what a belief lags behind is not made up for later. With stochastic gradients use `ef21_sgdm`.
 
@@ -121,7 +123,7 @@ def _ef21(name: str, inner: Compressor, momentum: int | float | None) -> Compres
         difference = jax.tree.map(jnp.subtract, updates, state.own.value)
         reduced, inner_state = inner.reduce(key, difference, state.inner, axis_name)
         own, average = moved(state.own.value, state.average, reduced, 1)
-        # The step itself may not be finite; only the beliefs must stay so.
+        # The step itself may not be finite; only the beliefs must stay so (in one phase: see the docstring).
         mean = jax.tree.map(jnp.add, state.average, reduced.mean)
         sent = jax.tree.map(jnp.add, state.own.value, reduced.sent)
         return Reduced(mean, sent, reduced.bits), EF21State(PerWorker(own), average, PerWorker(velocity), inner_state)

@@ -8,7 +8,15 @@ from jax import lax
 
 from jaxcompress.base import Compressor, PerWorker, expressible
 from jaxcompress.ops.checks import check_conserves, check_fraction
-from jaxcompress.ops.memories import Rate, first_rate, like_memory, next_rate, remainder, zeros_like_memory
+from jaxcompress.ops.memories import (
+    Rate,
+    first_rate,
+    gives_a_number,
+    like_memory,
+    next_rate,
+    remainder,
+    zeros_like_memory,
+)
 from jaxcompress.ops.storage import DTYPES, read, write
 
 # What is drawn for storing is independent of what `inner` draws from the same key.
@@ -50,7 +58,8 @@ def error_feedback(
 
     The memory is a gradient: what is sent late is applied at the learning rate of that later step. Where the rate falls
     tenfold, what is owed falls with it. With the schedule given, the memory is rescaled by ``rate_before / rate_now``
-    instead, as if it were held in units of parameters; steps of rate zero change nothing.
+    instead, as if it were held in units of parameters. A step of rate zero does not rescale, and what it sends is lost.
+    Steps are counted where the memory is: in a `switch`, those of its branch.
 
     Args:
       inner: What compresses the carried updates.
@@ -89,7 +98,7 @@ def error_feedback(
     check_fraction("decay", decay, "how much of the memory is carried over")
     if dtype not in DTYPES:
         raise ValueError(f"dtype is how the memory is stored, one of {', '.join(map(repr, DTYPES))}; got {dtype!r}.")
-    if learning_rate is not None and not callable(learning_rate):
+    if learning_rate is not None and not gives_a_number(learning_rate):
         raise ValueError(
             f"learning_rate is a schedule, steps taken -> rate, as of Optax; got {learning_rate!r}. A constant rate "
             f"needs none: leave it out."

@@ -40,7 +40,8 @@ def momentum_correction(
     an entry that is sent in every step it leaves no momentum at all.
 
     Arrays that are not worth compressing get the same momentum, unmasked, each worker its own, before their all-reduce:
-    by linearity that of their average.
+    by linearity that of their average. Inside a `partition` that holds for the arrays of its own label: give the others
+    ``momentum_correction(dense(), masking=False)``.
 
     How it travels: as `inner`.
 
@@ -112,17 +113,24 @@ MOMENTUM_FIELDS = ("trace", "mu", "momentum", "ema")
 
 
 def check_one_momentum(state: Any) -> None:
-    """ValueError if an optimizer's state has a momentum of its own beside that of `momentum_correction`."""
-    if not any(isinstance(node, MomentumCorrectionState) for node in _nodes(state)):
+    """ValueError if an optimizer's state has a momentum of its own beside that of `momentum_correction`.
+
+    The groups of an ``optax.partition`` are optimizers by themselves.
+    """
+    nodes = _nodes(state)
+    groups = [group for node in nodes for group in getattr(node, "inner_states", {}).values()]
+    if groups:
+        for group in groups:
+            check_one_momentum(group)
         return
-    for node in _nodes(state):
-        second = [name for name in MOMENTUM_FIELDS if hasattr(node, name)]
-        if second:
-            raise ValueError(
-                f"momentum_correction has a momentum before the average, and {type(node).__name__}.{second[0]} is "
-                f"another one after it: the two would multiply. After compress use an optimizer without, as "
-                f"optax.sgd(learning_rate); before adam, use error_feedback instead of momentum_correction."
-            )
+    second = [(node, name) for node in nodes for name in MOMENTUM_FIELDS if hasattr(node, name)]
+    if second and any(isinstance(node, MomentumCorrectionState) for node in nodes):
+        node, name = second[0]
+        raise ValueError(
+            f"momentum_correction has a momentum before the average, and {type(node).__name__}.{name} is another one "
+            f"after it: the two would multiply. After compress use an optimizer without, as optax.sgd(learning_rate); "
+            f"before adam, use error_feedback instead of momentum_correction."
+        )
 
 
 def _nodes(state: Any) -> list[Any]:

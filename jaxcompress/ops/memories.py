@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcompress.base import PerWorker
+from jaxcompress.ops.offload import fetched
 from jaxcompress.ops.storage import read
 from jaxcompress.ops.trees import join
 
@@ -24,6 +25,17 @@ class Rate(NamedTuple):
 def first_rate() -> Rate:
     """Before the first step."""
     return Rate(jnp.float32(0), jnp.int32(0))
+
+
+def gives_a_number(schedule: Any) -> bool:
+    """Whether `schedule` takes a count of steps to one floating number."""
+    if not callable(schedule):
+        return False
+    try:
+        rate = jax.eval_shape(lambda count: jnp.asarray(schedule(count)), jax.ShapeDtypeStruct((), jnp.int32))
+    except TypeError:
+        return False
+    return rate.shape == () and jnp.issubdtype(rate.dtype, jnp.floating)
 
 
 def next_rate(schedule: Callable | None, rate: Any, decay: int | float) -> tuple[Any, Any]:
@@ -66,6 +78,7 @@ def error_memory(state: Any, like: Any) -> Any:
     Raises:
       ValueError: if a memory has that axis and `like` has not.
     """
+    state = fetched(state)
     for errors in _held(state, like):
         pairs = [(x.shape, one.shape) for x, one in zip(jax.tree.leaves(errors), jax.tree.leaves(like), strict=True)]
         if any(found[1:] == wanted and len(found) > len(wanted) for found, wanted in pairs):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, BFloat16, Float32, Int8
+from jaxtyping import Array, BFloat16, Float, Float32, Int8
 
 from jaxcompress.ops.rounding import stochastic_round
 
@@ -22,10 +22,11 @@ class Stored8(NamedTuple):
     scale: Float32[Array, "... groups"]  # the largest magnitude of every `GROUP` entries
 
 
-def write(key: jax.Array, x: Float32[Array, "..."], dtype: str | None) -> Any:
+def write(key: jax.Array, x: Float[Array, "..."], dtype: str | None) -> Any:
     """`x` in the form of `dtype`, rounded at random so that ``E[read(write(x))] == x``; None keeps it as it is."""
     if dtype is None:
         return x
+    x = x.astype(jnp.float32)
     return _to_bfloat16(key, x) if dtype == "bfloat16" else _to_8_bits(key, x)
 
 

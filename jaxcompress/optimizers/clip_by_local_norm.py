@@ -16,7 +16,7 @@ def clip_by_local_norm(max_norm: int | float, axis_name: AxisName = "data") -> o
     be clipped later.
 
     Args:
-      max_norm: Of the average, above 0.
+      max_norm: Of the average, above 0 and finite.
       axis_name: The axis of the workers.
 
     Raises:
@@ -28,12 +28,14 @@ def clip_by_local_norm(max_norm: int | float, axis_name: AxisName = "data") -> o
     References:
       Lin et al., `Deep Gradient Compression <https://arxiv.org/abs/1712.01887>`_, 2017, section 3.2
     """
-    if isinstance(max_norm, bool) or not isinstance(max_norm, int | float) or not max_norm > 0:
-        raise ValueError(f"max_norm is the largest norm of the average, above 0; got {max_norm!r}.")
+    if isinstance(max_norm, bool) or not isinstance(max_norm, int | float) or not 0 < max_norm < float("inf"):
+        raise ValueError(f"max_norm is the largest norm of the average, above 0 and finite; got {max_norm!r}.")
 
     def update(updates, params):
         del params
-        norm, largest = optax.tree.norm(updates), max_norm / axis_size(axis_name) ** 0.5
+        # In float32 at least: the squares of float16 entries would overflow.
+        wide = jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), updates)
+        norm, largest = optax.tree.norm(wide), max_norm / axis_size(axis_name) ** 0.5
         return jax.tree.map(lambda x: (x * (largest / jnp.maximum(norm, largest))).astype(x.dtype), updates)
 
     return optax.stateless(update)

@@ -86,6 +86,8 @@ def momentum_steps(
 
     def compressed_step(grads, moments, params):
         local = _seen(moments.nu, optax.tree.update_moment(grads, moments.mu, b1, 1))
+        # A gradient that is not finite must not end as a zero: a memory would pay out for a step that is not taken.
+        local = jax.tree.map(lambda x, grad: x + 0 * grad, local, grads)
         mean, sending = link.update(local, moments.sending, params)
         # The average of signs is not zero where the momentum is.
         mu = optax.tree.cast_like(_seen(moments.nu, mean), moments.mu)

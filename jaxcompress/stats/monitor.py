@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxcompress._compat import vary
 from jaxcompress.base import Compressor, PerWorker, expressible, facts_of
 from jaxcompress.ops.memories import memory_inside
+from jaxcompress.ops.offload import fetched
 
 
 class Energies(NamedTuple):
@@ -79,7 +80,7 @@ def monitor_metrics(state: Any) -> dict[str, jax.Array]:
     Returns:
       ``compression_error``, ``kept_energy`` and ``error_norm``; outside a step each of shape ``(workers,)``.
     """
-    nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, MonitorState))
+    nodes = jax.tree.leaves(fetched(state), is_leaf=lambda node: isinstance(node, MonitorState))
     found = [node.energies.value for node in nodes if isinstance(node, MonitorState)]
     if not found:
         return {}

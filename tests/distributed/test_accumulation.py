@@ -64,6 +64,23 @@ def test_gradients_of_bfloat16_parameters_are_added_up_in_float32():
     np.testing.assert_array_equal(np.asarray(after["w"], np.float32), -np.ones(3))
 
 
+def test_counters_and_keys_pass_from_part_to_part():
+    def loss(params, extra, batch):
+        key, _ = jax.random.split(extra["key"])
+        return jnp.mean(params["w"] * batch[0].mean()), ({"key": key, "count": extra["count"] + 1}, {})
+
+    mesh, optimizer = data_mesh(WORKERS), optax.chain(compress(jaxcompress.dense()), optax.sgd(1.0))
+    params = replicate({"w": jnp.zeros(3)}, mesh)
+    step = make_train_step(loss, optimizer, mesh, micro_batches=4)
+    extra = replicate({"key": jax.random.key(0), "count": jnp.int32(0)}, mesh)
+    _, _, extra, _ = step(params, init_state(optimizer, params, mesh), extra, shard_batch(BATCH, mesh))
+    assert extra["count"] == 4
+    key = jax.random.key(0)
+    for _ in range(4):
+        key, _ = jax.random.split(key)
+    assert np.array_equal(jax.random.key_data(extra["key"]), jax.random.key_data(key))
+
+
 def test_rows_that_do_not_divide_are_refused():
     with pytest.raises(ValueError, match=r"micro_batches cuts each worker's rows .* 12 rows do not divide by 5"):
         one_step(5)

@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 from helpers import FLOAT32, WORKERS, assert_close, assert_same_bits, awkward_tree, first_state, random_updates, run
 
-from jaxcompress import Compressor, PerWorker, Reduced, dense, error_memory, parse, power_sgd, reshard_workers, top_k
+from jaxcompress import (
+    Compressor,
+    PerWorker,
+    Reduced,
+    dense,
+    error_memory,
+    parse,
+    power_sgd,
+    reshard_workers,
+    top_k,
+    warmup,
+)
 from jaxcompress.feedback.error_feedback import error_feedback
 
 VECTOR = {"x": jnp.zeros((20,))}
@@ -261,6 +272,9 @@ def as_users_run_it(monkeypatch):
         ({"decay": 1.5}, "decay .* got 1.5"),
         ({"decay": True}, "decay .* got True"),
         ({"dtype": "float16"}, "dtype is how the memory is stored, one of None, 'bfloat16', 'int8'; got 'float16'"),
+        ({"learning_rate": warmup(5)}, "learning_rate is a schedule"),
+        ({"learning_rate": lambda step: jnp.ones(3) * step}, "learning_rate is a schedule"),
+        ({"learning_rate": lambda: 0.1}, "learning_rate is a schedule"),
         ({"learning_rate": 0.1}, "learning_rate is a schedule, .* got 0.1. A constant rate needs none"),
     ],
 )

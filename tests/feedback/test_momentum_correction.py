@@ -138,6 +138,17 @@ def test_momentum_after_it_is_refused(second):
         init_state(optimizer, PARAMS, data_mesh(WORKERS))
 
 
+def test_groups_of_a_partition_are_optimizers_by_themselves():
+    groups = {
+        "kernel": optax.chain(compress(momentum_correction(top_k(0.1))), optax.sgd(0.1)),
+        "bias": optax.chain(compress(dense()), optax.adam(0.1)),
+    }
+    check_one_momentum(optax.partition(groups, {"kernel": "kernel", "bias": "bias"}).init(PARAMS))
+    groups["kernel"] = optax.chain(groups["kernel"], optax.trace(0.9))
+    with pytest.raises(ValueError, match="momentum before the average"):
+        check_one_momentum(optax.partition(groups, {"kernel": "kernel", "bias": "bias"}).init(PARAMS))
+
+
 def test_momentum_after_other_memories_is_welcome():
     check_one_momentum(optax.chain(compress(error_feedback(top_k(0.1))), optax.adam(0.1)).init(PARAMS))
     check_one_momentum(optax.chain(compress(momentum_correction(top_k(0.1))), optax.sgd(0.1)).init(PARAMS))

@@ -33,12 +33,17 @@ def test_what_is_smaller_stays():
     assert all(np.array_equal(one, other) for one, other in zip(*map(jax.tree.leaves, (after, updates)), strict=True))
 
 
+def test_squares_of_float16_do_not_overflow():
+    after = clipped({"x": jnp.full((WORKERS, 100), 40.0, jnp.float16)}, 2.0)
+    np.testing.assert_allclose(np.asarray(after["x"], np.float32), 0.1, rtol=2e-3)
+
+
 def test_zeros_stay_zeros():
     zeros = jax.tree.map(jnp.zeros_like, random_updates(0, LIKE))
     assert not any(np.any(x) for x in jax.tree.leaves(clipped(zeros, 1.0)))
 
 
-@pytest.mark.parametrize("max_norm", [0, -1.0, float("nan"), True])
+@pytest.mark.parametrize("max_norm", [0, -1.0, float("nan"), float("inf"), True])
 def test_bad_norms_are_refused(max_norm):
-    with pytest.raises(ValueError, match="max_norm is the largest norm of the average, above 0; got"):
+    with pytest.raises(ValueError, match="max_norm is the largest norm of the average, above 0 and finite; got"):
         clip_by_local_norm(max_norm)

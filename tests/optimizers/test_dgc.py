@@ -69,7 +69,7 @@ def test_the_ladder_is_that_of_the_paper():
         ({"density": 0.0}, "density is the fraction kept"),
         ({"momentum": 1.0}, "momentum is how much of the velocity is kept"),
         ({"warmup_steps": -1}, "warmup_steps is the number of steps on each rung, at least 0; got -1"),
-        ({"max_norm": 0}, "max_norm is the largest norm of the average, above 0; got 0"),
+        ({"max_norm": 0}, "max_norm is the largest norm of the average, above 0 and finite; got 0"),
         ({"weight_decay": -0.1}, "weight_decay is the factor of the L2 gradient"),
     ],
 )

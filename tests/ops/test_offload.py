@@ -12,9 +12,13 @@ from jaxcompress import (
     compress,
     data_mesh,
     error_feedback,
+    error_memory,
     init_state,
     make_train_step,
+    monitor,
+    monitor_metrics,
     replicate,
+    reshard_workers,
     shard_batch,
     top_k,
 )
@@ -56,6 +60,15 @@ def test_a_memory_in_host_memory_stays_there_and_changes_no_number():
     assert_same_bits(jax.tree.map(np.asarray, params), jax.tree.map(np.asarray, plain))
     error, plain_error = (one[0].inner[0].error.value["w"] for one in (state, plain_state))
     np.testing.assert_array_equal(np.asarray(error), np.asarray(plain_error))
+
+
+def test_what_reads_a_state_reads_it_from_host_memory_too():
+    link = compress(monitor(error_feedback(top_k(0.1))))
+    states = [init_state(link, {"w": W}, data_mesh(WORKERS), memory_kind=kind) for kind in ("pinned_host", None)]
+    like = {"w": np.zeros((WORKERS, *W.shape), np.float32)}
+    for read in (monitor_metrics, lambda state: reshard_workers(state, 2), lambda state: error_memory(state, like)):
+        found, expected = (jax.tree.leaves(read(state)) for state in states)
+        assert [x.shape for x in found] == [x.shape for x in expected]
 
 
 def test_the_donated_memory_is_given_up():

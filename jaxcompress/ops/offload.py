@@ -7,7 +7,7 @@ from jax.sharding import Mesh
 
 
 def fetched(state: Any) -> Any:
-    """Inside a jitted step: arrays that are in host memory, brought to the device; the others as they are."""
+    """Arrays that are in host memory, brought to the device; the others as they are."""
     return jax.tree.map(lambda x: jax.device_put(x, jax.memory.Space.Device) if _on_host(x) else x, state)
 
 
