@@ -86,9 +86,9 @@ def transaction(
 
     def init(params):
         # No two of them are one array: a step that donates its state could not give that up twice.
-        counts = [jnp.zeros([], jnp.int32) for _ in range(3)]
+        skipped, in_a_row, taken = (jnp.zeros([], jnp.int32) for _ in range(3))
         scale = jnp.float32(1 if loss_scale is None else loss_scale)
-        return TransactionState(jnp.bool_(True), *counts[:2], scale, counts[2], optimizer.init(params))
+        return TransactionState(jnp.bool_(True), skipped, in_a_row, scale, taken, optimizer.init(params))
 
     def update(updates, state, params=None, **extra_args):
         axis_size(axis_name)
