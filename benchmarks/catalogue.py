@@ -26,7 +26,8 @@ CONFIG, STEPS, STEPS_PER_EPOCH = "configs/mnist_dense.yaml", 200, 468
 # Not by the training program: it has a mesh of one axis.
 LEFT_OUT = ("hierarchical",)
 # What one of them needs besides: a vote is a step of the size of the learning rate, times 10 by the momentum.
-OPTIONS = {"sign_majority": ("--learning-rate", "0.0001")}
+# Momentum stands on one side of the network only.
+OPTIONS = {"sign_majority": ("--learning-rate", "0.0001"), "momentum_correction": ("--momentum", "0.0")}
 
 
 @dataclasses.dataclass(frozen=True)

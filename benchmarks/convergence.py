@@ -30,7 +30,7 @@ FILE, WORKERS, STEPS, EVERY = "convergence.csv", 4, 500, 50
 COMPRESSORS = [
     "dense()",
     *(f"error_feedback(top_k({density}))" for density in (0.1, 0.01, 0.001)),
-    *("top_k(0.01)", "error_feedback(block_top_k(0.01, inner=qsgd(6)))", "error_feedback(block_max(128))"),
+    *("top_k(0.01)", "error_feedback(block_top_k(0.01, inner=qsgd(6)))", "error_feedback(block_max())"),
     *("error_feedback(random_k(0.01))", "error_feedback(shared_top_k(0.01))", "error_feedback(block_sparse(0.01))"),
     *(f"error_feedback(power_sgd({rank}))" for rank in (1, 4)),
     *(

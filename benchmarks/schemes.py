@@ -43,6 +43,9 @@ SCHEMES = {
     "svd": "error_feedback(svd(2))",
     # memories
     "error_feedback": "error_feedback(block_top_k(0.05, inner=qsgd(6)))",
+    "momentum_correction": "momentum_correction(top_k(0.05))",
+    "ef21": "ef21(top_k(0.2))",
+    "ef21_sgdm": "ef21_sgdm(top_k(0.2), momentum=0.5)",
     "control_variate": "control_variate(qsgd(4), 0.25)",
     # routes
     "one_phase": "one_phase(qsgd(8))",
@@ -52,5 +55,6 @@ SCHEMES = {
     # choices
     "partition": "error_feedback(partition({'matrix': power_sgd(1), 'rest': top_k(0.1)}, by_shape()))",
     "switch": "error_feedback(switch(warmup(50), dense(), top_k(0.05)))",
+    "dgc_ladder": "error_feedback(dgc_ladder(0.05, warmup_steps=50))",
     "monitor": "monitor(error_feedback(top_k(0.05)))",
 }

@@ -62,9 +62,13 @@ NOT_FINITE = {
 CASES = FINITE | NOT_FINITE
 NEXT = normal(4)
 
-# One process of a parallel run takes all cases of a compressor, so that each is compiled once.
+# One process of a parallel run takes all cases of a compressor, so that each is compiled once. Every third is quick.
 every_compressor = pytest.mark.parametrize(
-    "text", [pytest.param(text, marks=pytest.mark.xdist_group(text)) for text in ALL_COMPRESSORS]
+    "text",
+    [
+        pytest.param(text, marks=[pytest.mark.xdist_group(text), *([pytest.mark.slow] if number % 3 else [])])
+        for number, text in enumerate(ALL_COMPRESSORS)
+    ],
 )
 
 
@@ -97,12 +101,12 @@ def largest(*trees) -> float:
     return max(float(np.max(x[np.isfinite(x)], initial=0.0)) for x in leaves)
 
 
-def assert_near(found, expected, scale: float) -> None:
-    """Equal up to rounding wherever finite, and not finite in the same places."""
+def assert_near(found, expected, scale: float, rounding: float = 0.0) -> None:
+    """Equal up to rounding wherever finite, and not finite in the same places; `rounding` is what is declared."""
     for name, x in found.items():
         finite = np.isfinite(expected[name])
         np.testing.assert_array_equal(np.isfinite(x), finite, err_msg=name)
-        tolerance = FLOAT32["atol"] * scale + FLUSHED
+        tolerance = FLOAT32["atol"] * scale + FLUSHED + rounding
         np.testing.assert_allclose(
             np.asarray(x, np.float64)[finite],
             expected[name][finite],
@@ -150,7 +154,9 @@ def test_nothing_is_lost(text, case):
         pytest.skip("has no error memory, and can have none")
     bad, after = two_steps(text, case)
     came, went = average(CASES[case]), average(jax.tree.map(lambda *parts: sum(parts), bad.mean, memory(bad.state)))
-    assert_near(went, came, largest(CASES[case], bad.sent))
+    # What is stored in fewer bits is rounded in each step, by a part of what is remembered.
+    rounding = ALL_COMPRESSORS[text].rounds * largest(CASES[case], memory(after.state))
+    assert_near(went, came, largest(CASES[case], bad.sent), rounding)
     came = jax.tree.map(np.add, came, average(NEXT))
     went = average(jax.tree.map(lambda *parts: sum(parts), bad.mean, after.mean, memory(after.state)))
-    assert_near(went, came, 2 * largest(CASES[case], NEXT, bad.sent, after.sent))
+    assert_near(went, came, 2 * largest(CASES[case], NEXT, bad.sent, after.sent), 2 * rounding)

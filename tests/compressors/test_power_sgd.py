@@ -83,7 +83,7 @@ def test_two_iterations_are_two_steps_on_the_same_gradient():
     assert_close(run(power_sgd(2, iterations=2), updates, state).mean, second.mean)
 
 
-@pytest.mark.parametrize("rank", [1, 2, 4])
+@pytest.mark.parametrize("rank", [1, 2])
 def test_with_many_iterations_it_errs_as_little_as_svd(rank):
     # Of a random matrix, whose singular values lie close together, and the same on all workers.
     x = random_updates(20, jnp.zeros((24, 16)), workers=1)

@@ -198,7 +198,10 @@ def test_convergence_over_several_epochs(tmp_path):
     assert losses[0] > losses[1] > losses[3]
 
 
-@pytest.mark.parametrize(("model", "precision"), [("lstm", "float32"), ("transformer", "bfloat16")])
+@pytest.mark.parametrize(
+    ("model", "precision"),
+    [("lstm", "float32"), pytest.param("transformer", "bfloat16", marks=pytest.mark.slow)],
+)
 def test_language_model_learns_a_sentence(model, precision, monkeypatch):
     sentence = "the quick brown fox jumps over the lazy dog. "
 
