@@ -1,7 +1,8 @@
 """Every public scheme once, as one would train with it: what `validate` checks and `catalogue` trains.
 
 Biased ones stand in `error_feedback`; unbiased ones, and those that forget on purpose, as they are. Sparsifiers keep
-about 5 %: in 200 steps an entry of 1 % would hardly have been sent twice.
+about 5 %: in 200 steps an entry of 1 % would hardly have been sent twice. Those that choose at random keep 20 %: with
+them the large entries wait as long as all others, and at 5 % training with momentum got no further than 35 %.
 """
 
 SCHEMES = {
@@ -13,8 +14,8 @@ SCHEMES = {
     "global_top_k": "error_feedback(global_top_k(0.05))",
     "threshold": "error_feedback(threshold(0.001, capacity=0.05))",
     "sampled_threshold": "error_feedback(sampled_threshold(0.05))",
-    "random_k": "error_feedback(random_k(0.05))",
-    "bernoulli": "error_feedback(bernoulli(0.05))",
+    "random_k": "error_feedback(random_k(0.2))",
+    "bernoulli": "error_feedback(bernoulli(0.2))",
     "importance_sampled": "importance_sampled(0.1)",
     "block_sparse": "error_feedback(block_sparse(0.05))",
     "row_top_k": "error_feedback(row_top_k(0.05))",
