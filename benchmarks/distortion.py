@@ -56,22 +56,36 @@ class Options:
 
 
 def main(options: Options) -> None:
-    """Measures, writes after each task, and shows a table."""
+    """Measures, writes after each compressor, and shows a table."""
     about = circumstances()
     for task in TASKS:
         if options.task and not any(word in task for word in options.task):
             continue
-        for stage, grads in capture(task).items():
-            texts = [text for text in COMPRESSORS if not options.only or any(word in text for word in options.only)]
-            rows = [_row(task, stage, text, grads) | about for text in texts]
-            rows += [bound(task, stage, density, grads) | about for density in (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3)]
-            key = [(row["task"], row["stage"], row["compressor"]) for row in rows]
-            kept = [row for row in read_csv(FILE) if (row["task"], row["stage"], row["compressor"]) not in key]
-            write_csv(FILE, [*kept, *rows])
-            print(f"{task}, {stage}: {len(rows)} rows", flush=True)
+        texts = [text for text in COMPRESSORS if not options.only or any(word in text for word in options.only)]
+        stages = capture(task)
+        for stage, grads in stages.items():
+            _write([bound(task, stage, density, grads) | about for density in (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3)])
+        for text in texts:
+            _write([_row(task, stage, text, grads) | about for stage, grads in stages.items()])
+            # Linux gives a process a limited number of mappings, and compiled programs hold on to theirs.
+            _compiled.cache_clear()
+            jax.clear_caches()
+            print(f"{task}: {text}", flush=True)
     rows = read_csv(FILE)
     print(markdown(_table(rows)))
     print(plot(rows, RESULTS / "distortion.png"))
+
+
+def _write(rows: list[dict[str, Any]]) -> None:
+    """Adds rows to the file, in place of earlier ones of the same, in the order of the lists."""
+    key = [(row["task"], row["stage"], row["compressor"]) for row in rows]
+    kept = [row for row in read_csv(FILE) if (row["task"], row["stage"], row["compressor"]) not in key]
+    write_csv(FILE, sorted([*kept, *rows], key=_place))
+
+
+def _place(row: dict[str, Any]) -> tuple[int, int, int]:
+    order = COMPRESSORS.index(row["compressor"]) if row["compressor"] in COMPRESSORS else len(COMPRESSORS)
+    return list(TASKS).index(row["task"]), list(STAGES).index(row["stage"]), order
 
 
 def _row(task: str, stage: str, text: str, grads: Any) -> dict[str, Any]:
