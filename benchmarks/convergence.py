@@ -17,6 +17,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import tyro
@@ -80,7 +81,7 @@ def run(name: str, text: str) -> dict[str, Any]:
     for _, batch in zip(range(STEPS), task.batches, strict=False):
         params, state, extra, metrics = step(params, state, extra, jaxcompress.shard_batch(batch, mesh))
         losses.append(metrics["loss"])
-        bits.append(state.inner[0].bits)
+        bits.append(jnp.copy(state.inner[0].bits))  # the next step gives up the state
     means = np.asarray(jax.device_get(losses)).reshape(-1, EVERY).mean(axis=1)
     sent = float(np.mean(jax.device_get(bits))) / 8
     dense = sum(x.nbytes for x in jax.tree.leaves(task.params))

@@ -183,7 +183,9 @@ def test_one_worker_s_memory_is_copied_to_five():
 
 @pytest.mark.parametrize("workers", [0, -2])
 def test_a_number_of_workers_below_one_is_refused(workers):
-    with pytest.raises(ValueError, match=f"workers is the new number of workers, an integer of at least 1; got {workers}"):
+    with pytest.raises(
+        ValueError, match=f"workers is the new number of workers, an integer of at least 1; got {workers}"
+    ):
         reshard_workers(STATE, workers)
 
 
