@@ -196,8 +196,9 @@ ALL_COMPRESSORS: dict[str, Claims] = {
     "svd(2)": Claims(contraction=svd_delta(2), limit="svd(64)"),
     "control_variate(qsgd(4), 0.5)": Claims(limit="control_variate(dense(), 0.5)", random=True, forgets=True),
     "error_feedback(top_k(0.1))": Claims(limit="error_feedback(dense())"),
-    "error_feedback(top_k(0.1), decay=0.9)": Claims(limit="error_feedback(dense(), decay=0.9)", forgets=True),
-    "error_feedback(top_k(0.1), dtype='bfloat16')": Claims(limit="error_feedback(dense())", rounds=2.0**-7),
+    "error_feedback(top_k(0.1), decay=0.9, dtype='bfloat16')": Claims(
+        limit="error_feedback(dense(), decay=0.9)", forgets=True, rounds=2.0**-7
+    ),
     "error_feedback(top_k(0.1), dtype='int8')": Claims(limit="error_feedback(dense())", rounds=1 / 127),
     "momentum_correction(top_k(0.1))": Claims(limit="momentum_correction(dense())", forgets=True),
     "ef21(top_k(0.1))": Claims(limit="ef21(dense())", forgets=True),

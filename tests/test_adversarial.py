@@ -62,11 +62,11 @@ NOT_FINITE = {
 CASES = FINITE | NOT_FINITE
 NEXT = normal(4)
 
-# One process of a parallel run takes all cases of a compressor, so that each is compiled once. Every third is quick.
+# One process of a parallel run takes all cases of a compressor, so that each is compiled once. Every fifth is quick.
 every_compressor = pytest.mark.parametrize(
     "text",
     [
-        pytest.param(text, marks=[pytest.mark.xdist_group(text), *([pytest.mark.slow] if number % 3 else [])])
+        pytest.param(text, marks=[pytest.mark.xdist_group(text), *([pytest.mark.slow] if number % 5 else [])])
         for number, text in enumerate(ALL_COMPRESSORS)
     ],
 )

@@ -185,7 +185,9 @@ LEARNERS = {
 }
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name != "onebit_adam" else []) for name in LEARNERS]
+)
 def test_the_digits_are_learnt_as_by_the_dense_twin(name):
     lamb = name == "onebit_lamb"
     rate = optax.cosine_decay_schedule(0.02 if lamb else 0.005, STEPS)

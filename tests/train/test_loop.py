@@ -223,7 +223,10 @@ needs_mnist = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("compressor", ["error_feedback(two_phase(sign()))", "error_feedback(two_phase(qsgd(4)))"])
+@pytest.mark.parametrize(
+    "compressor",
+    ["error_feedback(two_phase(sign()))", pytest.param("error_feedback(two_phase(qsgd(4)))", marks=pytest.mark.slow)],
+)
 def test_two_phases_learn_the_digits_as_dense_does(compressor):
     config = dataclasses.replace(SMALL, batch_size=64, epochs=10.0, learning_rate=0.05)
     assert (
@@ -234,6 +237,7 @@ def test_two_phases_learn_the_digits_as_dense_does(compressor):
 MNIST = Config(**ALONE, dataset="mnist", workers=8, batch_size=256, epochs=0.5, learning_rate=0.05)
 
 
+@pytest.mark.slow
 @needs_mnist
 def test_compressed_training_on_mnist_stays_near_the_baseline():
     baseline = run(MNIST)
