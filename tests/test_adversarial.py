@@ -151,7 +151,7 @@ def test_what_is_not_finite_does_not_stay(text, case):
 @pytest.mark.parametrize("case", FINITE)
 def test_nothing_is_lost(text, case):
     if ALL_COMPRESSORS[text].forgets:
-        pytest.skip("has no error memory, and can have none")
+        pytest.skip("does not keep all of what it does not send")
     bad, after = two_steps(text, case)
     came, went = average(CASES[case]), average(jax.tree.map(lambda *parts: sum(parts), bad.mean, memory(bad.state)))
     # What is stored in fewer bits is rounded in each step, by a part of what is remembered.
