@@ -317,3 +317,13 @@ def test_one_step_that_is_not_finite_does_not_stay_in_the_memory(text, bad):
     after = run(compressor, good, spoilt.state)
     for part in (spoilt.state.error, after.mean, after.state.error):
         assert all(np.isfinite(x).all() for x in jax.tree.leaves(part))
+
+
+@pytest.mark.parametrize("text", ["dense()", "top_k(0.1)", "block_max(8)", "power_sgd(1)"])
+def test_a_step_of_nothing_finite_keeps_all_of_the_memory(text):
+    """On which `transaction` relies: also where the inner one says itself that nothing is left."""
+    compressor, params = error_feedback(parse(text)), {"x": jnp.zeros((8, 4))}
+    held = random_updates(0, params)
+    state = first_state(compressor, params)._replace(error=PerWorker(held))
+    after = run(compressor, jax.tree.map(lambda x: x * jnp.nan, held), state)
+    assert_same_bits(after.state.error.value, held)
