@@ -11,22 +11,17 @@ import textwrap
 from pathlib import Path
 
 import jaxcompress
+from benchmarks.schemes import public_schemes
 
 DOCS = Path(__file__).parent
+# Where the files of a family lie: its sections come in the door's order.
 FAMILIES = {
-    "Sparsifiers": [
-        *("top_k", "block_top_k", "block_max", "global_top_k", "threshold", "sampled_threshold"),
-        *("random_k", "bernoulli", "importance_sampled"),
-        *("block_sparse", "row_top_k", "column_top_k", "head_top_k", "shared_top_k", "arc_top_k"),
-    ],
-    "Quantisers": [
-        *("qsgd", "nuqsgd", "terngrad", "natural", "int8", "int4", "int2", "float8", "cast"),
-        *("sign", "sign_majority", "rotated"),
-    ],
-    "Low rank": ["power_sgd", "acp_sgd", "batched_power_sgd", "svd"],
-    "Memories": ["error_feedback", "momentum_correction", "ef21", "ef21_sgdm", "control_variate"],
-    "Routes": ["dense", "one_phase", "two_phase", "hierarchical", "whole_model"],
-    "Choices": ["partition", "switch", "dgc_ladder", "monitor"],
+    "Sparsifiers": ("compressors.sparsifiers",),
+    "Quantisers": ("compressors.quantisers",),
+    "Low rank": ("compressors.low_rank",),
+    "Memories": ("feedback",),
+    "Routes": ("collectives",),
+    "Choices": ("routing", "optimizers", "stats"),
 }
 OPTIMIZERS = ["onebit_adam", "onebit_lamb", "zero_one_adam"]
 # One of each kind, as what is outside and as what is inside.
@@ -68,6 +63,11 @@ INNER = [
 ]
 
 
+def names(family: str) -> list[str]:
+    """The schemes of a family."""
+    return [name for package in FAMILIES[family] for name in public_schemes(f"jaxcompress.{package}")]
+
+
 def compressors_page() -> str:
     """Every compressor: what it does, its bits, its guarantee, its state, where it is from, and how it is written."""
     parts = [
@@ -76,8 +76,8 @@ def compressors_page() -> str:
         "array. Whether a pair can be nested is told in [compositions.md](compositions.md).",
         _overview(),
     ]
-    for family, names in FAMILIES.items():
-        parts += [f"## {family}", *(_section(name) for name in names)]
+    for family in FAMILIES:
+        parts += [f"## {family}", *(_section(name) for name in names(family))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -120,7 +120,7 @@ def compositions_page() -> str:
 
 def _overview() -> str:
     rows = ["| | |", "|---|---|"]
-    for name in (name for names in FAMILIES.values() for name in names):
+    for name in (name for family in FAMILIES for name in names(family)):
         rows.append(f"| [`{name}`](#{name}) | {_parts(name)['summary'].replace('|', chr(92) + '|')} |")
     return "\n".join(rows)
 

@@ -10,34 +10,34 @@ from jaxcompress.collectives.sparse import sparse
 from jaxcompress.collectives.sparse_rows import sparse_rows
 from jaxcompress.collectives.two_phase import two_phase
 from jaxcompress.collectives.whole_model import whole_model
-from jaxcompress.compressors.acp_sgd import acp_sgd
-from jaxcompress.compressors.arc_top_k import arc_top_k
-from jaxcompress.compressors.bernoulli import bernoulli
-from jaxcompress.compressors.block_max import block_max
-from jaxcompress.compressors.block_sparse import block_sparse
-from jaxcompress.compressors.block_top_k import block_top_k
-from jaxcompress.compressors.cast import cast
-from jaxcompress.compressors.column_top_k import column_top_k
-from jaxcompress.compressors.float8 import float8
-from jaxcompress.compressors.global_top_k import global_top_k
-from jaxcompress.compressors.head_top_k import head_top_k
-from jaxcompress.compressors.importance_sampled import importance_sampled
-from jaxcompress.compressors.integer import int2, int4, int8
-from jaxcompress.compressors.natural import natural
-from jaxcompress.compressors.nuqsgd import nuqsgd
-from jaxcompress.compressors.power_sgd import batched_power_sgd, power_sgd
-from jaxcompress.compressors.qsgd import qsgd
-from jaxcompress.compressors.random_k import random_k
-from jaxcompress.compressors.rotated import rotated
-from jaxcompress.compressors.row_top_k import row_top_k
-from jaxcompress.compressors.sampled_threshold import sampled_threshold
-from jaxcompress.compressors.shared_top_k import shared_top_k
-from jaxcompress.compressors.sign import sign
-from jaxcompress.compressors.sign_majority import sign_majority
-from jaxcompress.compressors.svd import svd
-from jaxcompress.compressors.terngrad import terngrad
-from jaxcompress.compressors.threshold import threshold
-from jaxcompress.compressors.top_k import top_k
+from jaxcompress.compressors.low_rank.acp_sgd import acp_sgd
+from jaxcompress.compressors.low_rank.power_sgd import batched_power_sgd, power_sgd
+from jaxcompress.compressors.low_rank.svd import svd
+from jaxcompress.compressors.quantisers.cast import cast
+from jaxcompress.compressors.quantisers.float8 import float8
+from jaxcompress.compressors.quantisers.integer import int2, int4, int8
+from jaxcompress.compressors.quantisers.natural import natural
+from jaxcompress.compressors.quantisers.nuqsgd import nuqsgd
+from jaxcompress.compressors.quantisers.qsgd import qsgd
+from jaxcompress.compressors.quantisers.rotated import rotated
+from jaxcompress.compressors.quantisers.sign import sign
+from jaxcompress.compressors.quantisers.sign_majority import sign_majority
+from jaxcompress.compressors.quantisers.terngrad import terngrad
+from jaxcompress.compressors.sparsifiers.arc_top_k import arc_top_k
+from jaxcompress.compressors.sparsifiers.bernoulli import bernoulli
+from jaxcompress.compressors.sparsifiers.block_max import block_max
+from jaxcompress.compressors.sparsifiers.block_sparse import block_sparse
+from jaxcompress.compressors.sparsifiers.block_top_k import block_top_k
+from jaxcompress.compressors.sparsifiers.column_top_k import column_top_k
+from jaxcompress.compressors.sparsifiers.global_top_k import global_top_k
+from jaxcompress.compressors.sparsifiers.head_top_k import head_top_k
+from jaxcompress.compressors.sparsifiers.importance_sampled import importance_sampled
+from jaxcompress.compressors.sparsifiers.random_k import random_k
+from jaxcompress.compressors.sparsifiers.row_top_k import row_top_k
+from jaxcompress.compressors.sparsifiers.sampled_threshold import sampled_threshold
+from jaxcompress.compressors.sparsifiers.shared_top_k import shared_top_k
+from jaxcompress.compressors.sparsifiers.threshold import threshold
+from jaxcompress.compressors.sparsifiers.top_k import top_k
 from jaxcompress.distributed.agreement import assert_same_everywhere
 from jaxcompress.distributed.mesh import data_mesh, initialize_processes, node_mesh, virtual_cpu_workers
 from jaxcompress.distributed.placement import (
@@ -79,7 +79,6 @@ __all__ = [
     "transaction",
     "skipped_steps",
     "dgc",
-    "dgc_ladder",
     "clip_by_local_norm",
     "decayed_weights_with_momentum",
     "onebit_adam",
@@ -130,11 +129,11 @@ __all__ = [
     "acp_sgd",
     "batched_power_sgd",
     "svd",
-    "control_variate",
     "error_feedback",
+    "momentum_correction",
     "ef21",
     "ef21_sgdm",
-    "momentum_correction",
+    "control_variate",
     "error_memory",
     "partition",
     "by_path",
@@ -145,6 +144,7 @@ __all__ = [
     "first_and_last",
     "first_of",
     "switch",
+    "dgc_ladder",
     "warmup",
     "monitor",
     "monitor_metrics",

@@ -65,7 +65,7 @@ def transaction(
       ValueError: if an argument is out of its range.
 
     Example:
-      >>> from jaxcompress.compressors.top_k import top_k
+      >>> from jaxcompress.compressors.sparsifiers.top_k import top_k
       >>> from jaxcompress.feedback.error_feedback import error_feedback
       >>> from jaxcompress.transform import compress
       >>> optimizer = transaction(optax.chain(compress(error_feedback(top_k(0.01))), optax.adam(1e-3)))

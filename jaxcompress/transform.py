@@ -71,7 +71,7 @@ def compress(
         has summed them already.
 
     Example:
-      >>> from jaxcompress.compressors.top_k import top_k
+      >>> from jaxcompress.compressors.sparsifiers.top_k import top_k
       >>> from jaxcompress.feedback.error_feedback import error_feedback
       >>> optimizer = optax.chain(compress(error_feedback(top_k(0.01))), optax.adam(1e-3))
     """

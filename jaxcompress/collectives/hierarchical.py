@@ -57,7 +57,7 @@ def hierarchical(intra: Compressor, inter: Compressor) -> Compressor:
 
     Example:
       >>> from jaxcompress.collectives.dense import dense
-      >>> from jaxcompress.compressors.block_top_k import block_top_k
+      >>> from jaxcompress.compressors.sparsifiers.block_top_k import block_top_k
       >>> hierarchical(dense(), block_top_k(0.01)).expression
       'hierarchical(dense(), block_top_k(0.01))'
 

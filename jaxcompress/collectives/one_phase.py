@@ -35,7 +35,7 @@ def one_phase(inner: Compressor) -> Compressor:
       ValueError: if `inner` has no codec.
 
     Example:
-      >>> from jaxcompress.compressors.qsgd import qsgd
+      >>> from jaxcompress.compressors.quantisers.qsgd import qsgd
       >>> one_phase(qsgd(4)).expression
       'one_phase(qsgd(4))'
     """

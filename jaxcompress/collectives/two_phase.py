@@ -47,7 +47,7 @@ def two_phase(inner: Compressor) -> Compressor:
       ValueError: if `inner` has no codec, or one that must see the whole array, as that of `top_k`.
 
     Example:
-      >>> from jaxcompress.compressors.qsgd import qsgd
+      >>> from jaxcompress.compressors.quantisers.qsgd import qsgd
       >>> two_phase(qsgd(4)).expression
       'two_phase(qsgd(4))'
 

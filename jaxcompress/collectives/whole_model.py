@@ -35,7 +35,7 @@ def whole_model(inner: Compressor, axes: int = 1) -> Compressor:
       ValueError: if `inner` is no compressor or has an error memory, or `axes` is neither 1 nor 2.
 
     Example:
-      >>> from jaxcompress.compressors.threshold import threshold
+      >>> from jaxcompress.compressors.sparsifiers.threshold import threshold
       >>> whole_model(threshold(0.001)).expression
       'whole_model(threshold(0.001))'
     """

@@ -51,7 +51,7 @@ def control_variate(inner: Compressor, rate: int | float) -> Compressor:
         (0, 1].
 
     Example:
-      >>> from jaxcompress.compressors.qsgd import qsgd
+      >>> from jaxcompress.compressors.quantisers.qsgd import qsgd
       >>> control_variate(qsgd(2), rate=0.1).expression
       'control_variate(qsgd(2), 0.1)'
 

@@ -50,7 +50,7 @@ def ef21(inner: Compressor) -> Compressor:
       ValueError: if `inner` is not a compressor, has a memory itself or does not keep the law.
 
     Example:
-      >>> from jaxcompress.compressors.top_k import top_k
+      >>> from jaxcompress.compressors.sparsifiers.top_k import top_k
       >>> ef21(top_k(0.01)).expression
       'ef21(top_k(0.01))'
 
@@ -84,7 +84,7 @@ def ef21_sgdm(inner: Compressor, momentum: int | float = 0.9) -> Compressor:
       ValueError: as `ef21`, or if `momentum` is not in [0, 1).
 
     Example:
-      >>> from jaxcompress.compressors.top_k import top_k
+      >>> from jaxcompress.compressors.sparsifiers.top_k import top_k
       >>> ef21_sgdm(top_k(0.01), momentum=0.8).expression
       'ef21_sgdm(top_k(0.01), momentum=0.8)'
 

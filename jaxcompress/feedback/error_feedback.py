@@ -77,7 +77,7 @@ def error_feedback(
         out of its range.
 
     Example:
-      >>> from jaxcompress.compressors.top_k import top_k
+      >>> from jaxcompress.compressors.sparsifiers.top_k import top_k
       >>> error_feedback(top_k(0.01)).expression
       'error_feedback(top_k(0.01))'
 

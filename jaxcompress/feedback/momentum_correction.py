@@ -63,7 +63,7 @@ def momentum_correction(
         in [0, 1).
 
     Example:
-      >>> from jaxcompress.compressors.top_k import top_k
+      >>> from jaxcompress.compressors.sparsifiers.top_k import top_k
       >>> momentum_correction(top_k(0.001)).expression
       'momentum_correction(top_k(0.001))'
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxcompress.base import AxisName, Compressor, expressible
-from jaxcompress.compressors.top_k import top_k
+from jaxcompress.compressors.sparsifiers.top_k import top_k
 from jaxcompress.feedback.momentum_correction import momentum_correction
 from jaxcompress.ops.checks import check_momentum
 from jaxcompress.optimizers.clip_by_local_norm import clip_by_local_norm

@@ -12,7 +12,7 @@ from optax import Updates
 
 from jaxcompress.base import AxisName, Compressor
 from jaxcompress.collectives.dense import dense
-from jaxcompress.compressors.sign import sign
+from jaxcompress.compressors.quantisers.sign import sign
 from jaxcompress.feedback.error_feedback import error_feedback
 from jaxcompress.ops.checks import check_integer
 from jaxcompress.ops.trees import tree_bits

@@ -37,7 +37,7 @@ def partition(compressors: dict[str, Compressor], labels: Callable[[Any], Any]) 
 
     Example:
       >>> from jaxcompress.collectives.dense import dense
-      >>> from jaxcompress.compressors.power_sgd import power_sgd
+      >>> from jaxcompress.compressors.low_rank.power_sgd import power_sgd
       >>> from jaxcompress.routing.labels import by_shape
       >>> partition({"matrix": power_sgd(2), "rest": dense()}, by_shape()).expression
       "partition({'matrix': power_sgd(2), 'rest': dense()}, by_shape())"

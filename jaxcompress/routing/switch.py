@@ -43,7 +43,7 @@ def switch(schedule: Callable[[jax.Array], Any], *compressors: Compressor) -> Co
 
     Example:
       >>> from jaxcompress.collectives.dense import dense
-      >>> from jaxcompress.compressors.top_k import top_k
+      >>> from jaxcompress.compressors.sparsifiers.top_k import top_k
       >>> from jaxcompress.schedules.warmup import warmup
       >>> switch(warmup(1000), dense(), top_k(0.01)).expression
       'switch(warmup(1000), dense(), top_k(0.01))'

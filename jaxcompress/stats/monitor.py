@@ -45,7 +45,7 @@ def monitor(inner: Compressor) -> Compressor:
       A `Compressor` with `inner`'s results.
 
     Example:
-      >>> from jaxcompress.compressors.top_k import top_k
+      >>> from jaxcompress.compressors.sparsifiers.top_k import top_k
       >>> monitor(top_k(0.01)).expression
       'monitor(top_k(0.01))'
     """

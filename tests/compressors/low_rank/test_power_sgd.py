@@ -20,7 +20,7 @@ from helpers import (
 
 import jaxcompress
 from jaxcompress import batched_power_sgd, cast, dense, error_feedback, parse, power_sgd, svd
-from jaxcompress.compressors.power_sgd import PowerSGDState
+from jaxcompress.compressors.low_rank.power_sgd import PowerSGDState
 
 # Made once, since a compressor is compiled once.
 RANK_2 = power_sgd(2)

@@ -38,7 +38,7 @@ def rotated(inner: Compressor, block: int = 1024) -> Compressor:
       ValueError: if an argument is out of its range, or `inner` has an error memory.
 
     Example:
-      >>> from jaxcompress.compressors.qsgd import qsgd
+      >>> from jaxcompress.compressors.quantisers.qsgd import qsgd
       >>> rotated(qsgd(4)).expression
       'rotated(qsgd(4))'
 

@@ -1,0 +1,1 @@
+"""Thin factors of matrices."""

@@ -1,0 +1,1 @@
+"""Few entries: the largest, or some at random."""
