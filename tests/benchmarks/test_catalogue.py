@@ -38,7 +38,7 @@ def test_all_schemes_but_those_left_out_are_trained():
 
 
 def test_a_name_that_is_none_is_refused():
-    with pytest.raises(ValueError, match="no scheme is called top_j; there are dense, top_k"):
+    with pytest.raises(ValueError, match="no scheme is called top_j; there are dense, one_phase"):
         Options(only=("top_k", "top_j"))
 
 
@@ -55,7 +55,7 @@ def test_a_row_of_the_table():
 
 
 def test_the_page_says_what_is_missing():
-    assert "Not measured yet: dense, block_top_k," in page([ROW])
+    assert "Not measured yet: dense, one_phase," in page([ROW])
     assert "Not measured" not in page([ROW | {"scheme": name} for name in names()])
 
 
