@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.training_table import groups
+from benchmarks.training_table import final_bytes, groups
 
 Row = dict[str, Any]
 QUANTITIES = {"test accuracy, %": ("test_accuracy", 100.0), "seconds": ("seconds", 1.0)}
@@ -39,7 +39,7 @@ def _panel(axes: Axes, lines: list[list[Row]], field: str, scale: float) -> None
         mean = statistics.fmean(values)
         bar = [[mean - min(values)], [max(values) - mean]]
         axes.errorbar(
-            [int(line[0]["bytes_per_step"])], [mean], yerr=bar, fmt="o", capsize=3, label=line[0]["compressor"]
+            [final_bytes(line[0])], [mean], yerr=bar, fmt="o", capsize=3, label=line[0]["compressor"]
         )
     axes.set_xscale("log")
     axes.grid(alpha=0.3)

@@ -23,14 +23,31 @@ def table(rows: Iterable[Row]) -> list[Row]:
             "compressor": f"`{first['compressor']}`",
             "workers": first["workers"],
             "test accuracy": spread([100 * float(one["test_accuracy"]) for one in group], 2) + " %",
-            "bytes sent per worker and step": f"{int(first['bytes_per_step']):,}",
-            "times fewer": f"{int(first['dense_bytes_per_step']) / int(first['bytes_per_step']):.1f}",
+            "perplexity": spread([float(one["test_perplexity"]) for one in group], 2) if _is_text(first) else "",
+            "bytes sent per worker and step": _sent(first),
+            "times fewer": f"{int(first['dense_bytes_per_step']) / final_bytes(first):.1f}",
             "steps": f"{int(first['steps']):,}",
             "seconds": spread([float(one["seconds"]) for one in group], 0),
         }
         for group in groups(rows)
         for first in group[:1]
     ]
+
+
+def _is_text(row: Row) -> bool:
+    """Whether it is of a language model, whose accuracy says little."""
+    return row["group"] in ("lstm", "transformer")
+
+
+def final_bytes(row: Row) -> int:
+    """Bytes of a step at the end of the run; rows of earlier versions have one number for all steps."""
+    return int(row.get("final_bytes_per_step") or row["bytes_per_step"])
+
+
+def _sent(row: Row) -> str:
+    """Bytes of a step at the end; of a switch, those of the choice that sends the most beside it."""
+    most = "" if final_bytes(row) == int(row["bytes_per_step"]) else f" (at first {int(row['bytes_per_step']):,})"
+    return f"{final_bytes(row):,}{most}"
 
 
 def spread(values: Sequence[float], digits: int) -> str:

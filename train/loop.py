@@ -121,7 +121,7 @@ class Loop:
             "train_loss": loss,
             "train_accuracy": accuracy,
             "learning_rate": jnp.asarray(self.schedule(step - 1)).item(),
-            "bytes_sent": step * self.program.bytes_per_step,  # by one worker since the start
+            "bytes_sent": step * self.program.bytes_per_step,  # by one worker since the start; of a switch, at most
             "skipped_steps": self._skipped_steps(),
             **monitored(self.state.opt_state),
             "steps_per_second": (step - self.logged_step) / (now - self.logged_at),
@@ -187,6 +187,7 @@ class Loop:
             workers=self.setup.mesh.size,
             compressor=jaxcompress.unparse(self.setup.compressor),
             bytes_per_step=self.program.bytes_per_step,
+            final_bytes_per_step=self.program.final_bytes_per_step,
             dense_bytes_per_step=self.program.dense_bytes_per_step,
             seconds=round(self._seconds(), 3),
         )

@@ -26,7 +26,8 @@ class Program(NamedTuple):
     """A step that is compiled, and what it sends."""
 
     step: Callable[..., Any]  # (*state, batch) -> (*state, metrics); the state it was given is gone
-    bytes_per_step: float  # sent by one worker
+    bytes_per_step: float  # sent by one worker; of a switch, by the choice that sends the most
+    final_bytes_per_step: float  # the same of its last choice, where a schedule that rises ends
     dense_bytes_per_step: float  # the same with dense() as the compressor
 
 
@@ -35,7 +36,7 @@ def build_program(setup: Setup, model: nn.Module, schedule: optax.Schedule, batc
     shards = jaxcompress.shard_batch(batch, setup.mesh)
     params, batch_stats = jaxcompress.replicate(init_model(model, batch, setup.config.seed), setup.mesh)
 
-    def build(compressor: jaxcompress.Compressor) -> tuple[TrainState, Any, float]:
+    def build(compressor: jaxcompress.Compressor) -> tuple[TrainState, Any, str]:
         optimizer = make_optimizer(setup.config, compressor, schedule)
         step = jaxcompress.make_train_step(
             make_loss(model), optimizer, setup.mesh, micro_batches=setup.config.micro_batches
@@ -45,13 +46,15 @@ def build_program(setup: Setup, model: nn.Module, schedule: optax.Schedule, batc
             state = TrainState(params, jaxcompress.init_state(optimizer, params, setup.mesh), batch_stats)
             lowered = step.lower(*state, shards)
         compiled = lowered.compile()
-        return state, compiled, jaxcompress.traffic_of_hlo(compiled.as_text()).wire_bytes
+        return state, compiled, compiled.as_text()
 
-    state, step, sent = build(setup.compressor)
+    state, step, text = build(setup.compressor)
     is_dense = jaxcompress.unparse(setup.compressor) == jaxcompress.unparse(jaxcompress.dense())
     # The baseline is compiled only to be counted; it never runs.
-    dense_sent = sent if is_dense else build(jaxcompress.dense())[-1]
-    return state, Program(step, sent, dense_sent)
+    dense_text = text if is_dense else build(jaxcompress.dense())[-1]
+    sent, dense_sent = (jaxcompress.traffic_of_hlo(each).wire_bytes for each in (text, dense_text))
+    final = jaxcompress.traffic_of_hlo(text, branch=lambda choices: choices[-1]).wire_bytes
+    return state, Program(step, sent, final, dense_sent)
 
 
 def count(params: Any) -> int:

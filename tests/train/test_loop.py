@@ -42,7 +42,7 @@ def test_summary_has_all_its_keys_and_the_canonical_compressor(finished):
     assert summary["compressor"] == "error_feedback(top_k(0.05))"
     assert (summary["steps"], summary["workers"]) == (11, 8)
     assert summary["test_perplexity"] == pytest.approx(math.exp(summary["test_loss"]))
-    assert 0 < summary["bytes_per_step"] < summary["dense_bytes_per_step"]
+    assert 0 < summary["bytes_per_step"] == summary["final_bytes_per_step"] < summary["dense_bytes_per_step"]
 
 
 def test_metrics_tell_loss_accuracy_rate_bytes_and_compression_error(finished):
@@ -98,6 +98,13 @@ def test_without_a_workdir_no_file_is_written(tmp_path, monkeypatch):
 def test_dense_sends_what_dense_sends():
     summary = run(dataclasses.replace(SMALL, epochs=0.1))
     assert summary["bytes_per_step"] == summary["dense_bytes_per_step"] > 0
+
+
+def test_a_ladder_sends_at_the_end_what_its_last_rung_sends(finished):
+    _, last = finished
+    ladder = run(dataclasses.replace(SMALL, epochs=0.1, compressor="switch(warmup(1), dense(), top_k(0.05))"))
+    assert ladder["bytes_per_step"] == ladder["dense_bytes_per_step"]
+    assert ladder["final_bytes_per_step"] == last["bytes_per_step"]
 
 
 def test_diverged_run_stops_and_saves_nothing_more(tmp_path):
