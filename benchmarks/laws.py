@@ -23,6 +23,17 @@ TOLERANCE = 3e-5
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
+class Program(NamedTuple):
+    """A reduction that is compiled, and what it takes."""
+
+    step: Any  # (key, updates, state) -> ((mean, sent, bits), state)
+    updates: list[Any]  # of the two steps
+    state: Any  # before the first
+    formula: int  # bits of a step, from shapes alone
+    asked: Traffic  # by the jaxpr
+    moved: Traffic  # by the compiled program
+
+
 class Steps(NamedTuple):
     """Two steps seen from outside; every array has a first axis of workers, replicated ones too."""
 
@@ -36,8 +47,8 @@ class Steps(NamedTuple):
     moved: Traffic  # by the compiled program
 
 
-def two_steps(compressor: Compressor, mesh: Mesh) -> Steps:
-    """Reduces random updates of all workers twice, with the state of the first step in the second."""
+def prepare(compressor: Compressor, mesh: Mesh) -> Program:
+    """Compiles a reduction, and runs nothing on several devices together: several threads may prepare at once."""
     params = {name: jnp.zeros(shape) for name, shape in SHAPES.items()}
     axes = _axes(mesh)
     first = optax.GradientTransformation(
@@ -47,15 +58,23 @@ def two_steps(compressor: Compressor, mesh: Mesh) -> Steps:
     # Compiled once, to be run and to be counted.
     traced = jax.jit(_reduction(compressor, mesh)).trace(jax.random.key(0), updates[0], state)
     step = traced.lower().compile(compiler_options=QUICK if mesh.devices.flat[0].platform == "cpu" else None)
+    formula = sum(jax.tree.leaves(compressor.message_bits(params)))
+    asked, moved = jaxcompress.traffic_of_jaxpr(traced.jaxpr), jaxcompress.traffic_of_hlo(step.as_text())
+    return Program(step, updates, state, formula, asked, moved)
+
+
+def two_steps(program: Program) -> Steps:
+    """Reduces random updates of all workers twice, with the state of the first step in the second."""
+    state = program.state
     means, sent, bits = [], [], []
-    for number in range(2):
-        (mean, mine, size), state = step(jax.random.key(number), updates[number], state)
+    for number, updates in enumerate(program.updates):
+        (mean, mine, size), state = program.step(jax.random.key(number), updates, state)
         bits.append(int(size[0]))
         means.append(jax.device_get(mean))
         sent.append(jax.device_get(mine))
-    formula = sum(jax.tree.leaves(compressor.message_bits(params)))
-    counted = jaxcompress.traffic_of_jaxpr(traced.jaxpr), jaxcompress.traffic_of_hlo(step.as_text())
-    return Steps([jax.device_get(one) for one in updates], means, sent, max(bits), formula, state, *counted)
+    updates = [jax.device_get(one) for one in program.updates]
+    counted = program.formula, state, program.asked, program.moved
+    return Steps(updates, means, sent, max(bits), *counted)
 
 
 def law(steps: Steps) -> str:

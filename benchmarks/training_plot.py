@@ -38,8 +38,6 @@ def _panel(axes: Axes, lines: list[list[Row]], field: str, scale: float) -> None
         values = [scale * float(row[field]) for row in line]
         mean = statistics.fmean(values)
         bar = [[mean - min(values)], [max(values) - mean]]
-        axes.errorbar(
-            [final_bytes(line[0])], [mean], yerr=bar, fmt="o", capsize=3, label=line[0]["compressor"]
-        )
+        axes.errorbar([final_bytes(line[0])], [mean], yerr=bar, fmt="o", capsize=3, label=line[0]["compressor"])
     axes.set_xscale("log")
     axes.grid(alpha=0.3)

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import jaxcompress
-from benchmarks.laws import bits, conserved, law, replicas, two_steps
+from benchmarks.laws import bits, conserved, law, prepare, replicas, two_steps
 
 
 @functools.cache
 def sound():
-    return two_steps(jaxcompress.parse("error_feedback(top_k(0.1))"), jaxcompress.data_mesh(4))
+    return two_steps(prepare(jaxcompress.parse("error_feedback(top_k(0.1))"), jaxcompress.data_mesh(4)))
 
 
 def changed(part: str, name: str):

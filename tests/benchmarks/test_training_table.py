@@ -5,7 +5,14 @@ from benchmarks.training_table import seeds, table
 
 def row(compressor, accuracy, seconds=10.0, seed=0, group="digits"):
     return {
-        **{"group": group, "test_perplexity": "5.514", "config": "configs/digits.yaml", "compressor": compressor, "seed": str(seed), "workers": "4"},
+        **{
+            "group": group,
+            "test_perplexity": "5.514",
+            "config": "configs/digits.yaml",
+            "compressor": compressor,
+            "seed": str(seed),
+            "workers": "4",
+        },
         **{"test_accuracy": str(accuracy), "seconds": str(seconds), "steps": "880"},
         **{"bytes_per_step": "1000", "dense_bytes_per_step": "34500"},
     }
