@@ -53,6 +53,16 @@ def test_half_precision_is_chosen_as_in_float32(dtype):
     np.testing.assert_array_equal(chosen(rows, 0.5), chosen(rows.astype(jnp.float32), 0.5))
 
 
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="the selection kernel is one of XLA for CPUs")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("length", [LENGTH, LONG])
+def test_no_dtype_is_sorted(length, dtype):
+    """A sort takes 28 times as long; rows of LONG entries are counted, shorter ones go through XLA's TopK."""
+    text = jax.jit(functools.partial(largest, density=0.1)).lower(jnp.zeros((1, length), dtype)).compile().as_text()
+    assert " sort(" not in text
+    assert ("TopK" in text) == (length < LONG)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("density", [1e-9, 0.01, 1.0])
 def test_rows_on_both_sides_of_long_are_chosen_alike(density, dtype):
