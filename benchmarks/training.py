@@ -51,13 +51,17 @@ RUNS = [
     Run("dgc", "configs/mnist_dgc.yaml", in_readme=True),
     Run("cifar10", "configs/cifar10_resnet8_dense.yaml", in_readme=True),
     Run("cifar10", "configs/cifar10_resnet8_top_k.yaml", in_readme=True),
+    Run("cifar10", "configs/cifar10_resnet8_top_k.yaml", "top_k(0.01)"),
     Run("cifar10", "configs/cifar10_resnet8_power_sgd.yaml", in_readme=True),
+    Run("cifar10", "configs/cifar10_resnet8_power_sgd.yaml", "error_feedback(power_sgd(4))"),
+    Run("cifar10", "configs/cifar10_resnet8_dgc.yaml", in_readme=True),
     Run("transformer", "configs/shakespeare_transformer_dense.yaml", in_readme=True),
     Run("transformer", "configs/shakespeare_transformer_power_sgd.yaml", in_readme=True),
     Run("transformer", "configs/shakespeare_transformer_top_k.yaml", in_readme=True),
     Run("transformer", "configs/shakespeare_transformer_top_k.yaml", "error_feedback(top_k(0.01))"),
     Run("lstm", "configs/shakespeare_lstm_dense.yaml", in_readme=True),
     Run("lstm", "configs/shakespeare_lstm_power_sgd.yaml", in_readme=True),
+    Run("lstm", "configs/shakespeare_lstm_dgc.yaml", in_readme=True),
 ]
 
 

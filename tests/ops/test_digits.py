@@ -14,7 +14,7 @@ def test_a_word_holds_as_many_digits_as_fit(base, count):
     assert digits_in_word(base) == count
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(2, 300), st.integers(0, 90), st.integers(0, 2**32 - 1))
 def test_what_is_packed_comes_back(base, length, seed):
     digits = np.random.default_rng(seed).integers(0, base, length, dtype=np.uint32)

@@ -11,7 +11,7 @@ from jaxcompress.ops.packing import bits_for, words_for
 from jaxcompress.ops.places import pack_places, place_words, unpack_places
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(1, 5000), st.floats(0, 1), st.integers(0, 2**32 - 1))
 def test_places_come_back_and_fill_the_words_that_were_promised(length, share, seed):
     count = max(1, round(share * length))

@@ -36,7 +36,7 @@ def test_the_way_back_gives_every_bit():
     assert_same_bits(jax.jit(there_and_back)(mixed_tree()), mixed_tree())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(DTYPES), st.integers(0, 9)), max_size=6), st.integers(0, 2**32 - 1))
 def test_any_message_comes_back(arrays, seed):
     rng = np.random.default_rng(seed)
