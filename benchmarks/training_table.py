@@ -46,7 +46,7 @@ def final_bytes(row: Row) -> int:
 
 def _sent(row: Row) -> str:
     """Bytes of a step at the end; of a switch, those of the choice that sends the most beside it."""
-    most = "" if final_bytes(row) == int(row["bytes_per_step"]) else f" (at first {int(row['bytes_per_step']):,})"
+    most = "" if final_bytes(row) == int(row["bytes_per_step"]) else f" (at most {int(row['bytes_per_step']):,})"
     return f"{final_bytes(row):,}{most}"
 
 

@@ -27,7 +27,7 @@ class Summary(TypedDict):
     workers: int  # over how many workers gradients were averaged
     compressor: str  # the compressor's expression, in its canonical form
     bytes_per_step: float  # sent by one worker in one step, as the compiled program does it; of a switch, the most
-    final_bytes_per_step: float  # the same of a switch's last choice, where a schedule that rises ends
+    final_bytes_per_step: float  # the same of a switch's last choice, where a long enough run ends
     dense_bytes_per_step: float  # the same with the compressor `dense()`
     seconds: float  # in the training loop, evaluation and checkpoints included, compilation not; over all its parts
 

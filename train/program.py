@@ -1,5 +1,6 @@
 """The compiled training step of a run, and the bytes that it sends, counted in the program itself."""
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -27,7 +28,9 @@ class Program(NamedTuple):
 
     step: Callable[..., Any]  # (*state, batch) -> (*state, metrics); the state it was given is gone
     bytes_per_step: float  # sent by one worker; of a switch, by the choice that sends the most
-    final_bytes_per_step: float  # the same of its last choice, where a schedule that rises ends
+    final_bytes_per_step: (
+        float  # the same of its last choice, where a schedule that rises ends if the run is long enough
+    )
     dense_bytes_per_step: float  # the same with dense() as the compressor
 
 
@@ -53,8 +56,14 @@ def build_program(setup: Setup, model: nn.Module, schedule: optax.Schedule, batc
     # The baseline is compiled only to be counted; it never runs.
     dense_text = text if is_dense else build(jaxcompress.dense())[-1]
     sent, dense_sent = (jaxcompress.traffic_of_hlo(each).wire_bytes for each in (text, dense_text))
-    final = jaxcompress.traffic_of_hlo(text, branch=lambda choices: choices[-1]).wire_bytes
-    return state, Program(step, sent, final, dense_sent)
+    return state, Program(step, sent, _final(setup.compressor, text), dense_sent)
+
+
+def _final(compressor: jaxcompress.Compressor, text: str) -> float:
+    """Bytes of the last choice of a switch; other conditionals, as of `acp_sgd`, have no last one."""
+    if re.search(r"\b(switch|dgc_ladder)\(", jaxcompress.unparse(compressor)) is None:
+        return jaxcompress.traffic_of_hlo(text).wire_bytes
+    return jaxcompress.traffic_of_hlo(text, branch=lambda choices: choices[-1]).wire_bytes
 
 
 def count(params: Any) -> int:

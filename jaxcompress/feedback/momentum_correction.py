@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxcompress.base import Compressor, PerWorker, expressible
 from jaxcompress.collectives.dense_momentum import advanced, dense_momentum
-from jaxcompress.ops.checks import check_conserves, check_momentum
+from jaxcompress.ops.checks import check_conserves, check_flag, check_momentum
 from jaxcompress.ops.memories import like_memory, remainder, zeros_like_memory
 
 
@@ -59,8 +59,8 @@ def momentum_correction(
       A `Compressor` with two memories that differ between workers (`PerWorker`): twice the size of `error_feedback`'s.
 
     Raises:
-      ValueError: if `inner` is not a compressor, has a memory itself or does not keep the law, or if `momentum` is not
-        in [0, 1).
+      ValueError: if `inner` is not a compressor, has a memory itself or does not keep the law, if `momentum` is not
+        in [0, 1), or if `nesterov` or `masking` is no bool.
 
     Example:
       >>> from jaxcompress.compressors.sparsifiers.top_k import top_k
@@ -81,6 +81,8 @@ def momentum_correction(
         )
     check_conserves("momentum_correction", inner)
     check_momentum(momentum)
+    check_flag("nesterov", nesterov)
+    check_flag("masking", masking)
 
     def advance(velocity, x):
         velocity = momentum * velocity + x

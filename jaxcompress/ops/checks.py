@@ -11,6 +11,12 @@ def check_integer(name: str, value: Any, least: int, meaning: str = "") -> None:
         raise ValueError(f"{name} is {meaning + ', ' if meaning else ''}an integer of at least {least}; got {value!r}.")
 
 
+def check_flag(name: str, value: Any) -> None:
+    """ValueError unless `value`, an argument of this name, is a bool."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is True or False; got {value!r}.")
+
+
 def check_fraction(name: str, value: Any, meaning: str) -> None:
     """ValueError unless `value`, an argument of this name and meaning, is a number in (0, 1]."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:

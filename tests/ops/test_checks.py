@@ -3,7 +3,7 @@
 import pytest
 
 from jaxcompress import control_variate, error_feedback, qsgd, random_k, shared_top_k, sign, sign_majority, top_k
-from jaxcompress.ops.checks import check_conserves, check_integer
+from jaxcompress.ops.checks import check_conserves, check_flag, check_integer
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.0, True, "1", None])
@@ -11,6 +11,13 @@ def test_what_is_no_integer_of_that_size_is_refused(value):
     with pytest.raises(ValueError, match=r"rank is how many, an integer of at least 1; got "):
         check_integer("rank", value, 1, "how many")
     check_integer("rank", 1, 1)
+
+
+@pytest.mark.parametrize("value", [0, 1.0, float("inf"), [], (), None])
+def test_what_is_no_bool_is_refused(value):
+    with pytest.raises(ValueError, match="rescale is True or False; got "):
+        check_flag("rescale", value)
+    check_flag("rescale", False)
 
 
 def test_a_compressor_outside_the_law_is_refused_by_name():

@@ -107,6 +107,11 @@ def test_a_ladder_sends_at_the_end_what_its_last_rung_sends(finished):
     assert ladder["final_bytes_per_step"] == last["bytes_per_step"]
 
 
+def test_factors_in_turn_are_no_ladder():
+    summary = run(dataclasses.replace(SMALL, epochs=0.1, compressor="acp_sgd(2)"))
+    assert 0 < summary["final_bytes_per_step"] == summary["bytes_per_step"]
+
+
 def test_diverged_run_stops_and_saves_nothing_more(tmp_path):
     diverging = dataclasses.replace(
         SMALL, learning_rate=1e6, epochs=20.0, log_every_steps=50, checkpoint_every_steps=1, workdir=str(tmp_path)

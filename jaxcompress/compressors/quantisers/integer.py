@@ -4,6 +4,7 @@ import jax.numpy as jnp
 
 from jaxcompress.base import Codec, Compressor, expressible
 from jaxcompress.collectives.gathered import gathered
+from jaxcompress.ops.checks import check_flag
 from jaxcompress.ops.groups import check_group, in_groups, maxima, safe_scale, shares
 from jaxcompress.ops.rounding import stochastic_round
 from jaxcompress.ops.uniform import from_levels, pack_levels, steps_of
@@ -71,8 +72,7 @@ def int2(group: int = 32, stochastic: bool = False) -> Compressor:
 
 def _integer(bits: int, group: int, stochastic: bool) -> Compressor:
     check_group(group)
-    if not isinstance(stochastic, bool):
-        raise ValueError(f"stochastic is True or False; got {stochastic!r}.")
+    check_flag("stochastic", stochastic)
     steps = steps_of(bits)
 
     def encode(key, x):

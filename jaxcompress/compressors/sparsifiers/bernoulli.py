@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxcompress.base import Compressor, expressible
 from jaxcompress.collectives.dense import dense
 from jaxcompress.collectives.sketched import sketched
-from jaxcompress.ops.checks import check_forgets
+from jaxcompress.ops.checks import check_flag, check_forgets
 from jaxcompress.ops.sampling import bernoulli_places
 
 
@@ -45,6 +45,7 @@ def bernoulli(probability: float, inner: Compressor = dense(), rescale: bool = F
     """
     if isinstance(probability, bool) or not isinstance(probability, int | float) or not 0 < probability <= 1:
         raise ValueError(f"probability is the chance of an entry to be kept, in (0, 1]; got {probability!r}.")
+    check_flag("rescale", rescale)
     check_forgets("bernoulli", inner, "sends other places then")
 
     def project(key, x):

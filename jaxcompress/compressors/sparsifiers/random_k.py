@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxcompress.base import Compressor, expressible
 from jaxcompress.collectives.dense import dense
 from jaxcompress.collectives.sketched import sketched
-from jaxcompress.ops.checks import check_forgets
+from jaxcompress.ops.checks import check_flag, check_forgets
 from jaxcompress.ops.sampling import one_of_each, strata
 from jaxcompress.ops.selection import check_density, kept_of
 
@@ -46,6 +46,7 @@ def random_k(density: float, inner: Compressor = dense(), rescale: bool = False)
       Stich et al., `Sparsified SGD with Memory <https://arxiv.org/abs/1809.07599>`_, 2018
     """
     check_density(density)
+    check_flag("rescale", rescale)
     check_forgets("random_k", inner, "sends other places then")
 
     def project(key, x):
