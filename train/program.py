@@ -28,9 +28,7 @@ class Program(NamedTuple):
 
     step: Callable[..., Any]  # (*state, batch) -> (*state, metrics); the state it was given is gone
     bytes_per_step: float  # sent by one worker; of a switch, by the choice that sends the most
-    final_bytes_per_step: (
-        float  # the same of its last choice, where a schedule that rises ends if the run is long enough
-    )
+    final_bytes_per_step: float  # the same of its last choice, where a long enough run ends
     dense_bytes_per_step: float  # the same with dense() as the compressor
 
 

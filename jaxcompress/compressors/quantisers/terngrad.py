@@ -43,9 +43,8 @@ def terngrad(clip: float | None = 2.5, group: int = 4096) -> Compressor:
       Wen et al., `TernGrad: Ternary Gradients to Reduce Communication in Distributed Deep Learning
       <https://arxiv.org/abs/1705.07878>`_, 2017
     """
-    if clip is not None and (
-        isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip < float("inf")
-    ):
+    numeric = isinstance(clip, int | float) and not isinstance(clip, bool)
+    if clip is not None and not (numeric and 0 < clip < float("inf")):
         raise ValueError(
             f"clip is a number of standard deviations, above 0 and finite, or None to cut nothing; got {clip!r}."
         )
