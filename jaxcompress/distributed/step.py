@@ -24,9 +24,9 @@ RESERVED = {"loss", "applied"}
 
 ADVICE = (
     "everything that decides or remembers must be the same on all workers, so it stands after compress in the chain: "
-    "compress itself, if there is none; momentum after it, not around or before it; transaction around the whole chain "
-    "instead of optax.apply_if_finite; micro_batches of make_train_step instead of optax.MultiSteps; partition instead "
-    "of optax.masked."
+    "momentum after it, not around or before it; transaction around the whole chain instead of optax.apply_if_finite; "
+    "micro_batches of make_train_step instead of optax.MultiSteps; partition instead of optax.masked; and compress "
+    "itself, if the chain has none."
 )
 
 
