@@ -37,6 +37,10 @@ class Run(NamedTuple):
 # With error feedback but for those whose noise it would gather, and the two that show what it is good for.
 MNIST = [
     *("error_feedback(top_k(0.1))", "error_feedback(top_k(0.001))", "top_k(0.01)", "top_k(0.001)"),
+    *(
+        "error_feedback(block_top_k(0.1, inner=qsgd(8)))",
+        "error_feedback(block_top_k(0.001, block=4096, inner=qsgd(6)))",
+    ),
     *("error_feedback(block_max())", "error_feedback(power_sgd(1))", "error_feedback(power_sgd(4))"),
     *("qsgd(4)", "error_feedback(sign())", "sign()"),
 ]

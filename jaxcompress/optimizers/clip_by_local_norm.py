@@ -9,11 +9,13 @@ from jaxcompress.base import AxisName
 
 
 def clip_by_local_norm(max_norm: int | float, axis_name: AxisName = "data") -> optax.GradientTransformation:
-    """Scales each worker's own gradient down to the norm ``max_norm / sqrt(workers)``, where it is larger.
+    """Clips what each worker adds to the average at the norm ``max_norm / sqrt(workers)``.
 
-    The average of gradients whose noise is independent has a norm smaller by that factor, so this is the local part of
-    clipping the average at `max_norm`. It stands before `compress`: what enters an error memory or a velocity is not to
-    be clipped later.
+    A worker adds ``g / workers``, so its own gradient g keeps a norm of up to ``max_norm * sqrt(workers)``. Such parts
+    of independent gradients, which are orthogonal in expectation, make an average of norm `max_norm`: this is the local
+    form of clipping the average there. (The paper's gradients are summed, each divided by the workers before; at
+    ``max_norm / sqrt(workers)`` of the undivided gradient the average would be clipped at ``max_norm / workers``.) It
+    stands before `compress`: what enters an error memory or a velocity is not to be clipped later.
 
     Args:
       max_norm: Of the average, above 0 and finite.
@@ -26,7 +28,7 @@ def clip_by_local_norm(max_norm: int | float, axis_name: AxisName = "data") -> o
       >>> optimizer = optax.chain(clip_by_local_norm(1.0), optax.sgd(0.1))
 
     References:
-      Lin et al., `Deep Gradient Compression <https://arxiv.org/abs/1712.01887>`_, 2017, section 3.2
+      Lin et al., `Deep Gradient Compression <https://arxiv.org/abs/1712.01887>`_, 2017, section 3.2 and appendix C
     """
     if isinstance(max_norm, bool) or not isinstance(max_norm, int | float) or not 0 < max_norm < float("inf"):
         raise ValueError(f"max_norm is the largest norm of the average, above 0 and finite; got {max_norm!r}.")
@@ -35,7 +37,7 @@ def clip_by_local_norm(max_norm: int | float, axis_name: AxisName = "data") -> o
         del params
         # In float32 at least: the squares of float16 entries would overflow.
         wide = jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), updates)
-        norm, largest = optax.tree.norm(wide), max_norm / axis_size(axis_name) ** 0.5
+        norm, largest = optax.tree.norm(wide), max_norm * axis_size(axis_name) ** 0.5
         return jax.tree.map(lambda x: (x * (largest / jnp.maximum(norm, largest))).astype(x.dtype), updates)
 
     return optax.stateless(update)

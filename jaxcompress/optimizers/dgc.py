@@ -49,7 +49,8 @@ def dgc(
       momentum: How much of the velocity is kept, in [0, 1).
       nesterov: Whether updates look one step ahead.
       masking: Whether sent entries lose their velocity.
-      max_norm: Norm at which gradients are clipped, each worker's at ``max_norm / sqrt(workers)``; None does not clip.
+      max_norm: Norm at which the average is clipped before it is made, each worker's part of it at
+        ``max_norm / sqrt(workers)``; None does not clip.
       weight_decay: Factor of the L2 gradient, which never enters the compressor but has the same momentum, at least 0.
       decay_mask: Which parameters decay, as for ``optax.add_decayed_weights``; None for all.
       warmup_steps: Steps on each of the first four rungs, 25 %, 6.25 %, 1.56 % and 0.39 %; 0 begins with `density`.

@@ -1,4 +1,4 @@
-"""Each worker clips its own gradient at its share of the norm."""
+"""Each worker clips its own gradient, so that the average of all has the norm that was asked for."""
 
 import jax
 import jax.numpy as jnp
@@ -17,14 +17,20 @@ def clipped(updates, max_norm):
     return jax.vmap(lambda x: link.update(x, link.init(x))[0], axis_name="data")(updates)
 
 
-def test_every_worker_is_clipped_at_the_norm_over_the_root_of_the_workers():
-    updates = random_updates(0, LIKE)
+def test_every_workers_part_of_the_average_is_clipped_at_the_norm_over_the_root_of_the_workers():
+    updates = jax.tree.map(lambda x: 10 * x, random_updates(0, LIKE))
     after = clipped(updates, 2.0)
     for worker in range(WORKERS):
-        own = jax.tree.map(lambda x, worker=worker: x[worker], after)
+        part = jax.tree.map(lambda x, worker=worker: x[worker].astype(jnp.float32) / WORKERS, after)
         # bfloat16 entries are rounded to 2^-9 once more.
-        np.testing.assert_allclose(optax.tree.norm(own), 2.0 / np.sqrt(WORKERS), rtol=2e-3)
+        np.testing.assert_allclose(optax.tree.norm(part), 2.0 / np.sqrt(WORKERS), rtol=2e-3)
     assert after["b"].dtype == jnp.bfloat16
+
+
+def test_the_average_of_independent_gradients_has_the_norm():
+    """Of gradients at right angles exactly; of noise in expectation."""
+    after = clipped({"x": 100 * jnp.eye(WORKERS, 7)}, 2.0)
+    np.testing.assert_allclose(np.linalg.norm(np.mean(after["x"], axis=0)), 2.0, rtol=1e-6)
 
 
 def test_what_is_smaller_stays():
@@ -35,7 +41,7 @@ def test_what_is_smaller_stays():
 
 def test_squares_of_float16_do_not_overflow():
     after = clipped({"x": jnp.full((WORKERS, 100), 40.0, jnp.float16)}, 2.0)
-    np.testing.assert_allclose(np.asarray(after["x"], np.float32), 0.1, rtol=2e-3)
+    np.testing.assert_allclose(np.asarray(after["x"], np.float32), 0.2 * np.sqrt(WORKERS), rtol=2e-3)
 
 
 def test_zeros_stay_zeros():
