@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import jax
+import jaxtyping
 import pytest
 
 import jaxcompress
@@ -26,6 +27,12 @@ else:
 # Compiled programs keep pieces of memory mapped. Linux gives a process 65,530 of them, and beyond that the compiler
 # crashes. So programs are forgotten in time.
 MOST_MAPPINGS = 40_000
+
+
+@pytest.fixture
+def as_users_run_it(monkeypatch):
+    """Without the tests' own checks of argument types, which would speak before the library does."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -123,7 +123,7 @@ def test_the_values_arrive():
         ("ladder(after(5), after(6))", 1, "steps must be a compressor, got after(6)"),
         ("after(5)", 1, "not a compressor"),
         ("0.01", 1, "not a compressor"),
-        ("secret()", 1, "unknown constructor 'secret'"),
+        ("memory(secret())", 8, "secret is called in Python, and is no compressor"),
         ("__import__('os')", 1, "unknown constructor"),
         ("plain.init()", 1, "plain name"),
         ("sparse(0.1 * 2)", 8, "expected"),
@@ -154,6 +154,13 @@ def test_what_is_no_expression_is_refused_at_its_place(text, column, words):
     assert caret == " " * (error.column + 1) + "^"
 
 
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize("value", [None, 0.01, b"plain()"])
+def test_what_is_no_text_is_refused(value):
+    with pytest.raises(ExpressionError, match=r"parse reads text, as in parse\('top_k\(0.01\)'\); got"):
+        parse(value)
+
+
 def test_an_argument_given_twice_is_refused():
     with pytest.raises(ExpressionError, match=r"twice|repeated"):
         parse("sparse(density=0.1, density=0.2)")
@@ -171,7 +178,7 @@ def test_an_error_survives_the_way_to_another_process():
         (memory(_made()), "other than literals"),
         (ladder(lambda step: 0, plain()), "other than literals"),
         (narrow(shift=float("nan")), "unknown name 'nan'"),
-        (plain()._replace(expression="secret()"), "unknown constructor 'secret'"),
+        (plain()._replace(expression="secret()"), "secret is called in Python"),
         (plain()._replace(expression="plain( )"), "reads back as 'plain()'"),
     ],
 )

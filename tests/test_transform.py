@@ -300,12 +300,6 @@ def test_without_the_axis_it_says_where_it_must_run():
         by_vmap(optimizer)(random_updates(0, TREE), optimizer.init(TREE), TREE)
 
 
-@pytest.fixture
-def as_users_run_it(monkeypatch):
-    """Without the tests' own checks of argument types, which would speak before the library does."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
-
-
 @pytest.mark.usefixtures("as_users_run_it")
 @pytest.mark.parametrize("compressor", [None, 0.01, top_k, optax.adam(0.1)])
 def test_what_is_no_compressor_is_refused(compressor):

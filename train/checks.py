@@ -25,6 +25,7 @@ RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
     "max_skipped_steps": ("at least 0", lambda c: c.max_skipped_steps >= 0),
     "seed": ("from 0 to 2**32 - 1", lambda c: 0 <= c.seed < 2**32),
     "workers": ("at least 1", lambda c: _is_count(c.workers)),
+    "nodes": ("at least 1", lambda c: _is_count(c.nodes)),
     "eval_every_epochs": ("above 0 and finite", lambda c: 0 < c.eval_every_epochs < math.inf),
     "checkpoint_every_steps": (
         "at least 1",

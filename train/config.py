@@ -71,6 +71,9 @@ class Config:
     """Seed of the initial parameters and of the order of the data; from 0 to 2**32 - 1."""
     workers: int | None = None
     """Workers in all processes together; None means every device. On a CPU, N makes N virtual devices."""
+    nodes: int | None = None
+    """Nodes that hierarchical() compresses between, each an equal part of the workers in the order of processes; None:
+    one network joins all workers."""
     workdir: str | None = None
     """Folder for checkpoints and metrics; the same folder again resumes. None writes no files at all."""
     eval_every_epochs: float = 1.0

@@ -22,7 +22,7 @@ from train.metrics import MetricsLog, Summary
 from train.models.catalogue import build_model
 from train.optimizer import make_schedule
 from train.plan import Plan, make_plan
-from train.processes import is_main_process, together
+from train.processes import axes_of, is_main_process, together
 from train.program import TrainState, build_program
 from train.progress import History, Progress
 from train.setup import Setup, prepare
@@ -49,6 +49,7 @@ class Loop:
     def __init__(self, setup: Setup, dataset: Dataset, plan: Plan):
         """Compiles the step and puts everything where the last checkpoint left it."""
         self.setup, self.dataset, self.plan = setup, dataset, plan
+        self.axes = axes_of(setup.mesh)
         config, progress = setup.config, setup.progress
         self.schedule = make_schedule(config, plan.per_epoch, plan.total)
         sample = next(self._train_batches())
@@ -105,7 +106,7 @@ class Loop:
 
     def _take_step(self) -> None:
         """Sends one step on its way; while the devices work, the host makes the next batch."""
-        batch = jaxcompress.shard_batch(next(self.batches), self.setup.mesh)
+        batch = jaxcompress.shard_batch(next(self.batches), self.setup.mesh, self.axes)
         *state, metrics = self.program.step(*self.state, batch)
         self.state = TrainState(*state)
         self.history.add(metrics)

@@ -8,22 +8,23 @@ from optax import Params
 
 import jaxcompress
 from train.config import Config
+from train.processes import Axes
 
 # What the loss is multiplied by at first, where the model computes in float16; a transaction changes it.
 LOSS_SCALE = 2.0**15
 
 
-def make_optimizer(config: Config, compressor: jaxcompress.Compressor, schedule: optax.Schedule):
-    """The chain of a run: what stands after `compress` sees the average, the same on every worker."""
+def make_optimizer(config: Config, compressor: jaxcompress.Compressor, schedule: optax.Schedule, axes: Axes):
+    """The chain of a run over the workers along `axes`: after `compress` stands the average, the same on every one."""
     loss_scale = LOSS_SCALE if config.precision == "float16" else None
     make = dgc if config.optimizer == "dgc" else after_compress
-    return jaxcompress.transaction(make(config, compressor, schedule), loss_scale=loss_scale)
+    return jaxcompress.transaction(make(config, compressor, schedule, axes), axes, loss_scale=loss_scale)
 
 
-def after_compress(config: Config, compressor: jaxcompress.Compressor, schedule: optax.Schedule):
+def after_compress(config: Config, compressor: jaxcompress.Compressor, schedule: optax.Schedule, axes: Axes):
     """`compress`, and after it an optimizer of Optax."""
     compress = jaxcompress.compress(
-        jaxcompress.monitor(compressor), max_norm=config.clip_norm, **compress_options(config)
+        jaxcompress.monitor(compressor), axes, max_norm=config.clip_norm, **compress_options(config)
     )
     if config.optimizer == "adamw":
         return optax.chain(compress, optax.adamw(schedule, weight_decay=config.weight_decay, mask=is_kernel))
@@ -34,13 +35,13 @@ def after_compress(config: Config, compressor: jaxcompress.Compressor, schedule:
     return optax.chain(compress, optax.add_decayed_weights(config.weight_decay, mask=is_kernel), rule)
 
 
-def dgc(config: Config, compressor: jaxcompress.Compressor, schedule: optax.Schedule):
+def dgc(config: Config, compressor: jaxcompress.Compressor, schedule: optax.Schedule, axes: Axes):
     """Deep Gradient Compression, part by part, with any compressor inside."""
     corrected = jaxcompress.momentum_correction(compressor, config.momentum, config.nesterov)
-    links = [] if config.clip_norm is None else [jaxcompress.clip_by_local_norm(config.clip_norm)]
+    links = [] if config.clip_norm is None else [jaxcompress.clip_by_local_norm(config.clip_norm, axes)]
     return optax.chain(
         *links,
-        jaxcompress.compress(jaxcompress.monitor(corrected), **compress_options(config)),
+        jaxcompress.compress(jaxcompress.monitor(corrected), axes, **compress_options(config)),
         jaxcompress.decayed_weights_with_momentum(
             config.weight_decay, config.momentum, config.nesterov, mask=is_kernel
         ),

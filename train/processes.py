@@ -13,6 +13,8 @@ from train.checks import check_workers
 from train.config import Config
 from train.errors import InputError, user_input
 
+Axes = str | tuple[str, ...]  # what a mesh calls its workers: one axis, or on nodes two, the slow one first
+
 
 def join_processes(config: Config) -> None:
     """Joins the other processes, if there are any, and makes the virtual devices that a CPU is asked for."""
@@ -29,9 +31,18 @@ def join_processes(config: Config) -> None:
 
 
 def make_mesh(config: Config) -> jax.sharding.Mesh:
-    """The mesh of all workers of all processes."""
+    """The mesh of all workers of all processes, with a second axis where they are on nodes."""
     with user_input("workers"):
-        return jaxcompress.data_mesh(config.workers)
+        flat = jaxcompress.data_mesh(config.workers)
+    if config.nodes is None:
+        return flat
+    with user_input("nodes"):
+        return jaxcompress.node_mesh(config.nodes, workers=config.workers)
+
+
+def axes_of(mesh: jax.sharding.Mesh) -> Axes:
+    """The axes of a mesh as the library takes them."""
+    return mesh.axis_names[0] if len(mesh.axis_names) == 1 else mesh.axis_names
 
 
 def is_main_process() -> bool:

@@ -11,6 +11,7 @@ import optax
 import jaxcompress
 from train.errors import user_input
 from train.optimizer import make_optimizer
+from train.processes import axes_of
 from train.setup import Setup
 from train.task import Batch, init_model, make_loss
 
@@ -34,17 +35,18 @@ class Program(NamedTuple):
 
 def build_program(setup: Setup, model: nn.Module, schedule: optax.Schedule, batch: Batch) -> tuple[TrainState, Program]:
     """The state before the first step, and the program for batches like `batch`."""
-    shards = jaxcompress.shard_batch(batch, setup.mesh)
-    params, batch_stats = jaxcompress.replicate(init_model(model, batch, setup.config.seed), setup.mesh)
+    mesh, axes = setup.mesh, axes_of(setup.mesh)
+    shards = jaxcompress.shard_batch(batch, mesh, axes)
+    params, batch_stats = jaxcompress.replicate(init_model(model, batch, setup.config.seed), mesh)
 
     def build(compressor: jaxcompress.Compressor) -> tuple[TrainState, Any, str]:
-        optimizer = make_optimizer(setup.config, compressor, schedule)
+        optimizer = make_optimizer(setup.config, compressor, schedule, axes)
         step = jaxcompress.make_train_step(
-            make_loss(model), optimizer, setup.mesh, micro_batches=setup.config.micro_batches
+            make_loss(model), optimizer, mesh, axes, micro_batches=setup.config.micro_batches
         )
         # Here the compressor meets the arrays of the model for the first time, and may not know what to do with them.
         with user_input("compressor"):
-            state = TrainState(params, jaxcompress.init_state(optimizer, params, setup.mesh), batch_stats)
+            state = TrainState(params, jaxcompress.init_state(optimizer, params, mesh, axes), batch_stats)
             lowered = step.lower(*state, shards)
         compiled = lowered.compile()
         return state, compiled, compiled.as_text()

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,6 +55,7 @@ def prepare(config: Config, at_end: contextlib.ExitStack) -> Setup:
     with user_input("compressor"):
         compressor = jaxcompress.parse(config.compressor)
         expression = jaxcompress.unparse(compressor)
+    check_nodes(config, expression)
     join_processes(config)
     check_agreement(config, expression)
     mesh = make_mesh(config)
@@ -78,6 +80,15 @@ def check_names(config: Config) -> None:
         raise InputError(
             f"model {config.model!r} does not fit data set {config.dataset!r}, which is {kind}. "
             f"Models for {kind}: {', '.join(sorted(fitting))}."
+        )
+
+
+def check_nodes(config: Config, compressor: str) -> None:
+    """Raises an `InputError` if what compresses between nodes is not told what they are."""
+    if config.nodes is None and re.search(r"\bhierarchical\(", compressor):
+        raise InputError(
+            f"hierarchical compresses between nodes, and all workers are on one network; got {compressor} with "
+            f"nodes=None. Use --nodes with the number of nodes, or leave hierarchical out."
         )
 
 

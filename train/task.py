@@ -11,6 +11,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import jaxcompress
+from train.processes import axes_of
 
 Batch = dict[str, Any]
 
@@ -46,13 +47,14 @@ class Evaluation:
 
     def __init__(self, model: nn.Module, mesh: Mesh):
         """Prepares the jitted sums over one batch, the same on every worker."""
-        self._mesh = mesh
+        self._mesh, self._axes = mesh, axes_of(mesh)
         self._sums = jax.jit(lambda *arguments: batch_sums(model, *arguments), out_shardings=_replicated(mesh))
 
     def __call__(self, params: Any, batch_stats: Any, batches: Iterable[Batch]) -> dict[str, float]:
         """The mean loss, the accuracy and the perplexity over all `batches` of this process and the others."""
         # Each batch is dispatched at once; nothing waits for a result before the last batch is on its way.
-        sums = [self._sums(params, batch_stats, jaxcompress.shard_batch(batch, self._mesh)) for batch in batches]
+        shards = (jaxcompress.shard_batch(batch, self._mesh, self._axes) for batch in batches)
+        sums = [self._sums(params, batch_stats, batch) for batch in shards]
         loss, correct, weight = (math.fsum(map(float, column)) for column in zip(*jax.device_get(sums), strict=True))
         test_loss = loss / weight
         return {"test_loss": test_loss, "test_accuracy": correct / weight, "test_perplexity": perplexity(test_loss)}

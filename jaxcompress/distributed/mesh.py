@@ -94,22 +94,24 @@ def data_mesh(workers: int | None = None, axis_name: str = "data") -> Mesh:
     return Mesh(np.array(devices[:workers]), (axis_name,), axis_types=(AxisType.Auto,))
 
 
-def node_mesh(nodes: int | None = None, axis_names: tuple[str, str] = ("node", "gpu")) -> Mesh:
+def node_mesh(
+    nodes: int | None = None, axis_names: tuple[str, str] = ("node", "gpu"), workers: int | None = None
+) -> Mesh:
     """A mesh of two axes for `hierarchical`: between nodes, where the network is slow, and inside them.
 
     Args:
       nodes: How many nodes the devices of all processes make, in their order; None takes each process for a node.
       axis_names: Of the slow axis and of the fast one.
+      workers: How many devices to use, as for `data_mesh`.
 
     Raises:
-      ValueError: if the devices do not divide evenly among the nodes.
+      ValueError: if the devices do not divide evenly among the nodes, and where `data_mesh` raises it.
     """
-    devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+    devices = data_mesh(workers).devices
     nodes = jax.process_count() if nodes is None else nodes
-    if nodes < 1 or len(devices) % nodes:
-        raise ValueError(f"{len(devices)} devices do not divide evenly among nodes={nodes}.")
-    types = (AxisType.Auto, AxisType.Auto)
-    return Mesh(np.array(devices).reshape(nodes, -1), axis_names, axis_types=types)
+    if nodes < 1 or devices.size % nodes:
+        raise ValueError(f"{devices.size} devices do not divide evenly among nodes={nodes}.")
+    return Mesh(devices.reshape(nodes, -1), axis_names, axis_types=(AxisType.Auto, AxisType.Auto))
 
 
 def _check_processes(coordinator: str | None, num_processes: int | None, process_id: int | None) -> None:

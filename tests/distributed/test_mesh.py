@@ -109,6 +109,7 @@ def test_a_node_mesh_has_the_slow_axis_first():
 def test_one_process_is_one_node_unless_it_is_told_otherwise():
     assert dict(node_mesh().shape) == {"node": 1, "gpu": 8}
     assert dict(node_mesh(4, ("slow", "fast")).shape) == {"slow": 4, "fast": 2}
+    assert dict(node_mesh(2, workers=4).shape) == {"node": 2, "gpu": 2}
 
 
 @pytest.mark.parametrize("nodes", [0, -1, 3, 16])

@@ -4,7 +4,6 @@ import pickle
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 from helpers import FLOAT32, WORKERS, assert_close, assert_same_bits, awkward_tree, first_state, random_updates, run
@@ -256,12 +255,6 @@ def test_memories_of_all_workers_want_a_tree_of_all_workers():
 def test_error_memory_without_any_memory_is_zero():
     state = power_sgd(1).init(jax.random.key(0), VECTOR)
     assert_same_bits(error_memory(state, VECTOR), VECTOR)
-
-
-@pytest.fixture
-def as_users_run_it(monkeypatch):
-    """Without the tests' own checks of argument types, which would speak before the library does."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 @pytest.mark.usefixtures("as_users_run_it")

@@ -4,7 +4,6 @@ import functools
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import optax
 import pytest
@@ -201,12 +200,6 @@ def test_the_digits_are_learnt_as_by_the_dense_twin(name):
 
 
 # What is refused
-
-
-@pytest.fixture
-def as_users_run_it(monkeypatch):
-    """Without the tests' own checks of argument types, which would speak before the library does."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 @pytest.mark.usefixtures("as_users_run_it")

@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import optax
 import pytest
@@ -97,12 +96,6 @@ def test_without_parameters_it_says_what_is_missing():
     optimizer = onebit_lamb(0.1, 5)
     with pytest.raises(ValueError, match="onebit_lamb scales steps by the norm of the parameters"):
         optimizer.update(PARAMS, optimizer.init(PARAMS))
-
-
-@pytest.fixture
-def as_users_run_it(monkeypatch):
-    """Without the tests' own checks of argument types, which would speak before the library does."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 @pytest.mark.usefixtures("as_users_run_it")

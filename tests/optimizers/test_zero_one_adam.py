@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import optax
 import pytest
@@ -80,12 +79,6 @@ def test_intervals_grow_to_a_limit_and_the_next_one_stays_a_number():
         (state._replace(moments=moments, due=late), *rest),
     )
     assert int(after[0].due) == 10**9 + 2**20
-
-
-@pytest.fixture
-def as_users_run_it(monkeypatch):
-    """Without the tests' own checks of argument types, which would speak before the library does."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 @pytest.mark.usefixtures("as_users_run_it")

@@ -3,7 +3,6 @@
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import optax
 import pytest
 
@@ -88,12 +87,6 @@ def test_each_is_an_expression(labels):
     assert (
         parse(f"partition({{'rest': dense()}}, {labels})").expression == f"partition({{'rest': dense()}}, {canonical})"
     )
-
-
-@pytest.fixture
-def as_users_run_it(monkeypatch):
-    """Without the tests' own checks of argument types, which would speak before the library does."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 @pytest.mark.usefixtures("as_users_run_it")

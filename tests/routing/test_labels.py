@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import optax
 import pytest
 
@@ -115,12 +114,6 @@ def test_what_is_put_together_is_an_expression_and_any_function_will_do():
     own = first_of(lambda tree: jax.tree.map(lambda x: "wide" if x.shape[-1] > 2 else "rest", tree), by_shape())
     assert own(TREE)["layers"][0] == Layer("matrix", "rest")
     assert own(TREE)["Conv_0"] == {"kernel": "wide", "bias": "wide"}
-
-
-@pytest.fixture
-def as_users_run_it(monkeypatch):
-    """Without the tests' own checks of argument types, which would speak before the library does."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 @pytest.mark.usefixtures("as_users_run_it")

@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import optax
 import pytest
@@ -149,12 +148,6 @@ def test_an_unknown_label_names_the_array_and_the_known_labels():
         compressor.init(jax.random.key(0), {"layer": {"bias": jnp.zeros((3,))}})
     with pytest.raises(ValueError, match=words):
         compressor.message_bits({"layer": {"bias": jnp.zeros((3,))}})
-
-
-@pytest.fixture
-def as_users_run_it(monkeypatch):
-    """Without the tests' own checks of argument types, which would speak before the library does."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 @pytest.mark.usefixtures("as_users_run_it")

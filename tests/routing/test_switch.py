@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 from helpers import assert_close, assert_same_bits, first_state, mean_over_workers, random_updates, run
@@ -87,12 +86,6 @@ def test_an_index_that_differs_between_workers_is_refused_while_tracing():
     compressor = switch(lambda count: lax.axis_index("data"), dense(), top_k(0.1))
     with pytest.raises(ValueError, match=r"index of switch differs between workers.*depend on the step count alone"):
         list(outcomes(compressor, 1))
-
-
-@pytest.fixture
-def as_users_run_it(monkeypatch):
-    """Without the tests' own checks of argument types, which would speak before the library does."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 @pytest.mark.usefixtures("as_users_run_it")

@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -22,12 +21,6 @@ def test_index_is_an_integer_also_inside_jit():
 
 def test_last_step_before_a_rung_is_still_below_it():
     assert [int(warmup(4000)(jnp.int32(count))) for count in (3999, 4000)] == [0, 1]
-
-
-@pytest.fixture
-def as_users_run_it(monkeypatch):
-    """Without the tests' own checks of argument types, which would speak before the library does."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 @pytest.mark.usefixtures("as_users_run_it")

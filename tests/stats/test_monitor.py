@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import optax
 import pytest
@@ -129,12 +128,6 @@ def test_buckets_and_parts_are_measured_together():
 
 def test_no_metrics_without_a_monitor():
     assert monitor_metrics(optax.chain(compress(top_k(0.1)), optax.adam(1e-3)).init(TREE)) == {}
-
-
-@pytest.fixture
-def as_users_run_it(monkeypatch):
-    """Without the tests' own checks of argument types, which would speak before the library does."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 @pytest.mark.usefixtures("as_users_run_it")

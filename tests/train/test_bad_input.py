@@ -29,6 +29,7 @@ CASES = {
     "range": (["--learning-rate", "-1"], ["learning_rate must be above 0 and finite; got -1.0"]),
     "empty workdir": (["--workdir", ""], ["workdir must be a folder, or left out; got ''"]),
     "batch size": (["--batch-size", "100", "--workers", "8"], ["100 for 8 workers", "--batch-size 96 or 104"]),
+    "no nodes": (["--compressor", "hierarchical(dense(), top_k(0.1))"], ["nodes=None", "--nodes with the number"]),
     "half a cluster": (["--num-processes", "2"], ["go together"]),
     "process": (
         ["--coordinator", "127.0.0.1:1", "--num-processes", "2", "--process-id", "2"],
@@ -42,6 +43,7 @@ CASES = {
 # Found once the devices are there; eight of them in these tests.
 CASES_WITH_DEVICES = {
     "batch size for all devices": (["--batch-size", "100"], ["100 for 8 workers"]),
+    "nodes": (["--nodes", "3"], ["error: nodes: 8 devices do not divide evenly among nodes=3"]),
     "workdir": (["--workdir", "a_file/run"], ["cannot be written", "--workdir"]),
     "data dir": (["--dataset", "mnist", "--data-dir", "nowhere"], ["mnist", "nowhere"]),
     "compressor for the model": (

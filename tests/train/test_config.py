@@ -34,6 +34,7 @@ BROKEN = {
     "max_skipped_steps": [-1],
     "seed": [-1, 2**32, 10**400],
     "workers": [0],
+    "nodes": [0],
     "eval_every_epochs": [0.0, INF, NAN],
     "checkpoint_every_steps": [0],
     "log_every_steps": [0],

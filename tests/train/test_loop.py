@@ -180,6 +180,7 @@ def test_more_bad_steps_in_a_row_than_allowed_end_the_run(bad_steps):
         {"clip_norm": 1.0, "micro_batches": 4},
         {"precision": "float16"},
         {"compressor": "momentum_correction(top_k(0.05))", "momentum": 0.0},
+        {"compressor": "hierarchical(dense(), top_k(0.05))", "nodes": 2, "optimizer": "dgc", "clip_norm": 1.0},
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),
 )
@@ -187,6 +188,12 @@ def test_other_ways_to_train_learn_too(changes):
     summary = run(dataclasses.replace(COMPRESSED, epochs=8.0, **changes))
     assert summary["test_accuracy"] > 0.5
     assert summary["skipped_steps"] == 0 or changes.get("precision") == "float16"
+
+
+def test_nodes_that_send_everything_train_as_one_network():
+    flat, nodes = run(SMALL), run(dataclasses.replace(SMALL, nodes=2, compressor="hierarchical(dense(), dense())"))
+    assert nodes["test_loss"] == pytest.approx(flat["test_loss"], rel=1e-4)
+    assert nodes["dense_bytes_per_step"] == flat["bytes_per_step"]
 
 
 def test_two_momenta_are_bad_input():

@@ -60,6 +60,16 @@ def test_two_processes_go_on_where_one_has_stopped(tmp_path, one_process):
     assert without_time(summary_of(main)) == without_time(expected)
 
 
+def test_each_process_can_be_a_node_of_several_workers():
+    between_nodes = "error_feedback(hierarchical(dense(), top_k(0.05)))"
+    arguments = (*SMALL, "--workers", "4", "--nodes", "2", "--compressor", between_nodes)
+    main, _ = train_together(arguments, arguments)
+    found, expected = summary_of(main), summary_of(train(*arguments))
+    assert found["bytes_per_step"] == expected["bytes_per_step"] < found["dense_bytes_per_step"]
+    # Inside a node gloo may add in another order than one process does.
+    assert found["test_loss"] == pytest.approx(expected["test_loss"], rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("field", "option", "values"),
     [
