@@ -190,8 +190,7 @@ class _Reader(NamedTuple):
             self.fail(node, f"{error}; write {_usage(name, constructor)}")
         for key, given in call.arguments.items():
             parameter = call.signature.parameters[key]
-            several = parameter.kind is parameter.VAR_POSITIONAL
-            for one in given if several else [given]:
+            for one in given if parameter.kind is parameter.VAR_POSITIONAL else [given]:
                 if parameter.annotation in (Compressor, "Compressor") and not isinstance(one, Compressor):
                     self.fail(node, f"{name}: {key} must be a compressor, got {expression_of(one) or repr(one)}")
 
