@@ -45,7 +45,7 @@ def parse(text: str) -> Compressor:
       'error_feedback(top_k(0.01))'
     """
     if not isinstance(text, str):
-        raise ExpressionError(f"parse reads text, as in parse('top_k(0.01)'); got {text!r}", repr(text), 1)
+        raise ExpressionError("parse reads text, as in parse('top_k(0.01)'), and got no text", type(text).__name__, 1)
     line = text.replace("\r", " ").replace("\n", " ").replace("\t", " ").strip()
     tree = _syntax_tree(line)
     reader = _Reader(line, _constructors())
@@ -140,7 +140,7 @@ class _Reader(NamedTuple):
             case ast.Name(name) if name in self.constructors:
                 self.fail(node, f"{name} must be called: {_usage(name, self.constructors[name])}")
             case ast.Name(name):
-                self.fail(node, f"unknown name {name!r}{_nearest(name, self.constructors)}")
+                self.fail(node, _not_a_constructor("name", name, self.constructors))
         self.fail(node, "expected a constructor's call, a number, a string, True, False or None")
 
     def _dict(self, node: ast.Dict) -> dict:
@@ -159,7 +159,7 @@ class _Reader(NamedTuple):
             self.fail(node.func, "only a constructor's plain name can be called")
         name = node.func.id
         if name not in self.constructors:
-            self.fail(node.func, _not_a_constructor(name, self.constructors))
+            self.fail(node.func, _not_a_constructor("constructor", name, self.constructors))
         constructor = self.constructors[name]
         args = [self.value(arg) for arg in node.args]
         kwargs = self._keywords(node, inspect.signature(constructor))
@@ -195,12 +195,12 @@ class _Reader(NamedTuple):
                     self.fail(node, f"{name}: {key} must be a compressor, got {expression_of(one) or repr(one)}")
 
 
-def _not_a_constructor(name: str, constructors: dict[str, Callable]) -> str:
+def _not_a_constructor(kind: str, name: str, constructors: dict[str, Callable]) -> str:
     """Why nothing of this name can be called in a text."""
     import jaxcompress  # as in `_constructors`
 
     in_python = f"{name} is called in Python, and is no compressor: a text names what stands inside compress(…)"
-    return in_python if name in jaxcompress.__all__ else f"unknown constructor {name!r}{_nearest(name, constructors)}"
+    return in_python if name in jaxcompress.__all__ else f"unknown {kind} {name!r}{_nearest(name, constructors)}"
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

@@ -124,6 +124,7 @@ def test_the_values_arrive():
         ("after(5)", 1, "not a compressor"),
         ("0.01", 1, "not a compressor"),
         ("memory(secret())", 8, "secret is called in Python, and is no compressor"),
+        ("memory(secret)", 8, "secret is called in Python, and is no compressor"),
         ("__import__('os')", 1, "unknown constructor"),
         ("plain.init()", 1, "plain name"),
         ("sparse(0.1 * 2)", 8, "expected"),
@@ -157,7 +158,7 @@ def test_what_is_no_expression_is_refused_at_its_place(text, column, words):
 @pytest.mark.usefixtures("as_users_run_it")
 @pytest.mark.parametrize("value", [None, 0.01, b"plain()"])
 def test_what_is_no_text_is_refused(value):
-    with pytest.raises(ExpressionError, match=r"parse reads text, as in parse\('top_k\(0.01\)'\); got"):
+    with pytest.raises(ExpressionError, match=r"parse reads text, as in parse\('top_k\(0.01\)'\), and got no"):
         parse(value)
 
 

@@ -1,6 +1,5 @@
 """The compiled training step of a run, and the bytes that it sends, counted in the program itself."""
 
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ import optax
 
 import jaxcompress
 from train.errors import user_input
+from train.expression import constructors_in
 from train.optimizer import make_optimizer
 from train.processes import axes_of
 from train.setup import Setup
@@ -40,7 +40,8 @@ def build_program(setup: Setup, model: nn.Module, schedule: optax.Schedule, batc
     params, batch_stats = jaxcompress.replicate(init_model(model, batch, setup.config.seed), mesh)
 
     def build(compressor: jaxcompress.Compressor) -> tuple[TrainState, Any, str]:
-        optimizer = make_optimizer(setup.config, compressor, schedule, axes)
+        with user_input("compressor"):
+            optimizer = make_optimizer(setup.config, compressor, schedule, axes)
         step = jaxcompress.make_train_step(
             make_loss(model), optimizer, mesh, axes, micro_batches=setup.config.micro_batches
         )
@@ -61,7 +62,7 @@ def build_program(setup: Setup, model: nn.Module, schedule: optax.Schedule, batc
 
 def _final(compressor: jaxcompress.Compressor, text: str) -> float:
     """Bytes of the last choice of a switch; other conditionals, as of `acp_sgd`, have no last one."""
-    if re.search(r"\b(switch|dgc_ladder)\(", jaxcompress.unparse(compressor)) is None:
+    if not {"switch", "dgc_ladder"} & constructors_in(jaxcompress.unparse(compressor)):
         return jaxcompress.traffic_of_hlo(text).wire_bytes
     return jaxcompress.traffic_of_hlo(text, branch=lambda choices: choices[-1]).wire_bytes
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from train.checks import check_batch_size, check_config
 from train.config import Config
 from train.data.catalogue import DATASETS, TEXTS
 from train.errors import InputError, unknown, user_input
+from train.expression import constructors_in
 from train.models.catalogue import IMAGE_MODELS, MODELS, TEXT_MODELS
 from train.processes import join_processes, make_mesh, together
 from train.progress import Progress
@@ -85,7 +85,7 @@ def check_names(config: Config) -> None:
 
 def check_nodes(config: Config, compressor: str) -> None:
     """Raises an `InputError` if what compresses between nodes is not told what they are."""
-    if config.nodes is None and re.search(r"\bhierarchical\(", compressor):
+    if config.nodes is None and "hierarchical" in constructors_in(compressor):
         raise InputError(
             f"hierarchical compresses between nodes, and all workers are on one network; got {compressor} with "
             f"nodes=None. Use --nodes with the number of nodes, or leave hierarchical out."

@@ -7,6 +7,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh
 
 from jaxcompress._compat import joined_processes
+from jaxcompress.ops.checks import check_integer
 
 
 def initialize_processes(
@@ -105,12 +106,17 @@ def node_mesh(
       workers: How many devices to use, as for `data_mesh`.
 
     Raises:
-      ValueError: if the devices do not divide evenly among the nodes, and where `data_mesh` raises it.
+      ValueError: if the workers do not divide evenly among the nodes, and where `data_mesh` raises it.
     """
     devices = data_mesh(workers).devices
     nodes = jax.process_count() if nodes is None else nodes
-    if nodes < 1 or devices.size % nodes:
-        raise ValueError(f"{devices.size} devices do not divide evenly among nodes={nodes}.")
+    check_integer("nodes", nodes, 1, "the number of nodes")
+    if devices.size % nodes:
+        fitting = [str(count) for count in range(1, devices.size + 1) if devices.size % count == 0]
+        raise ValueError(
+            f"every node has the same number of workers, and nodes={nodes} does not divide {devices.size} workers; "
+            f"of these there can be {', '.join(fitting)} nodes."
+        )
     return Mesh(devices.reshape(nodes, -1), axis_names, axis_types=(AxisType.Auto, AxisType.Auto))
 
 

@@ -49,7 +49,7 @@ def dgc(
       momentum: How much of the velocity is kept, in [0, 1).
       nesterov: Whether updates look one step ahead.
       masking: Whether sent entries lose their velocity.
-      max_norm: Norm at which the average is clipped before it is made, each worker's part of it at
+      max_norm: As of `clip_by_local_norm`: each worker's part of the average is clipped at
         ``max_norm / sqrt(workers)``; None does not clip.
       weight_decay: Factor of the L2 gradient, which never enters the compressor but has the same momentum, at least 0.
       decay_mask: Which parameters decay, as for ``optax.add_decayed_weights``; None for all.

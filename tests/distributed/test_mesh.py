@@ -112,7 +112,14 @@ def test_one_process_is_one_node_unless_it_is_told_otherwise():
     assert dict(node_mesh(2, workers=4).shape) == {"node": 2, "gpu": 2}
 
 
-@pytest.mark.parametrize("nodes", [0, -1, 3, 16])
-def test_devices_that_do_not_divide_among_nodes_are_refused(nodes):
-    with pytest.raises(ValueError, match=f"8 devices do not divide evenly among nodes={nodes}"):
+@pytest.mark.parametrize("nodes", [3, 16])
+def test_workers_that_do_not_divide_among_nodes_are_refused_with_those_that_do(nodes):
+    with pytest.raises(ValueError, match=f"nodes={nodes} does not divide 8 workers; .* 1, 2, 4, 8 nodes"):
+        node_mesh(nodes)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize("nodes", [0, -1, 2.0, True])
+def test_what_counts_no_nodes_is_refused(nodes):
+    with pytest.raises(ValueError, match="nodes is the number of nodes, an integer of at least 1; got"):
         node_mesh(nodes)

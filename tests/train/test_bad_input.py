@@ -43,7 +43,11 @@ CASES = {
 # Found once the devices are there; eight of them in these tests.
 CASES_WITH_DEVICES = {
     "batch size for all devices": (["--batch-size", "100"], ["100 for 8 workers"]),
-    "nodes": (["--nodes", "3"], ["error: nodes: 8 devices do not divide evenly among nodes=3"]),
+    "nodes": (["--nodes", "3"], ["error: nodes: ", "nodes=3 does not divide 8 workers", "1, 2, 4, 8 nodes"]),
+    "dgc around a memory": (
+        ["--optimizer", "dgc", "--compressor", "error_feedback(top_k(0.1))"],
+        ["error: compressor: error_feedback(top_k(0.1)) has a memory already", "Leave the inner one out"],
+    ),
     "workdir": (["--workdir", "a_file/run"], ["cannot be written", "--workdir"]),
     "data dir": (["--dataset", "mnist", "--data-dir", "nowhere"], ["mnist", "nowhere"]),
     "compressor for the model": (
