@@ -48,7 +48,7 @@ class Config:
     nesterov: bool = True
     """Whether the momentum of sgd and dgc looks ahead."""
     clip_norm: float | None = None
-    """Largest norm of the averaged gradient, above 0; dgc clips each worker's part of it, at clip_norm / sqrt(workers)."""
+    """Largest norm of the averaged gradient, above 0; dgc clips each worker's part at clip_norm / sqrt(workers)."""
     weight_decay: float = 0.0
     """Decay of the kernels (never of biases and norms): an L2 gradient, for adamw decoupled; at least 0 and finite."""
     warmup_epochs: float = 0.0

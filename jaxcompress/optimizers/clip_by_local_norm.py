@@ -14,7 +14,7 @@ def clip_by_local_norm(max_norm: int | float, axis_name: AxisName = "data") -> o
     A worker adds ``g / workers``, so its own gradient g keeps a norm of up to ``max_norm * sqrt(workers)``. Such parts
     of gradients that are all noise, orthogonal in expectation, make an average of norm `max_norm`: this is the local
     form of clipping the average there. What gradients have in common does not average out, so the average is longer the
-    more they agree, at most ``max_norm * sqrt(workers)``. (The paper's gradients are summed, each divided by the workers
+    more they agree, at most ``max_norm * sqrt(workers)``. (The paper's gradients are summed, divided by the workers
     before; at ``max_norm / sqrt(workers)`` of the undivided gradient the average would be clipped at
     ``max_norm / workers``.) It stands before `compress`: what enters an error memory or a velocity is not to be clipped
     later.
