@@ -1,4 +1,4 @@
-"""What becomes of a training step of ResNet-50, compiled and not run, on 8 to 256 TPU chips and 2 to 64 CPU workers?
+"""What becomes of a training step of ResNet-50, compiled and not run, on 8 to 256 TPU chips and 8 to 64 CPU workers?
 
     python -m benchmarks.compiled                              every program: hours; finished ones are left out
     python -m benchmarks.compiled --platform cpu --workers 8 64 --only dense two_phase
@@ -13,7 +13,9 @@ out. The columns:
 - `collectives`: of the whole step, with those for gradients that stay dense and for BatchNorm's statistics.
 - `temp_copies`: memory beyond arguments and results, in copies of the gradients (102 MB), and how much more that is
   than dense.
-- `buckets`: `bucket_bytes` of `compress` in MiB. `flags`: whether `benchmarks.tpu.ASYNCHRONOUS` was set.
+- `buckets`: `bucket_bytes` of `compress` in MiB. `flags`: whether `benchmarks.tpu.ASYNCHRONOUS` was set. A bucket that
+  is not compressed is one all-reduce with an operand for each array, which the TPU's compiler takes apart again: there
+  the size hardly matters.
 - `overlapping`: how many collectives have a start and an end with something in between; `early`: how many start before
   the backward pass has ended; `backward_between`: how much of its expected cycles the compiler put between start and
   end, the mean over collectives, weighted by bytes. TPUs only; each collective's own row is in compiled_schedule.csv.
@@ -40,7 +42,7 @@ from benchmarks.schedule import Span, spans
 
 FILE, SCHEDULE_FILE = "compiled.csv", "compiled_schedule.csv"
 SWEPT = COMPRESSORS[:4]  # those for which buckets and flags are tried: each kind of collective
-CPU_WORKERS, TPU_WORKERS = (2, 4, 8, 64), (8, 256)
+CPU_WORKERS, TPU_WORKERS = (8, 16, 32, 64), (8, 256)
 # Nothing runs, so LLVM need not optimise; XLA's own passes, which decide on collectives and memory, are all there.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -81,12 +82,19 @@ class HostProcesses:
                 reads = {pool.submit(_next_json, process.stdout): rank for rank, process in enumerate(self._processes)}
                 for read in as_completed(reads, TIMEOUT_SECONDS):
                     if read.result() is None:
-                        words = self._errors_of(reads[read]).read_text()
-                        raise RuntimeError(f"worker {reads[read]} ended: {words[-2000:]}")
+                        raise RuntimeError(f"worker {reads[read]} ended {self._last_words(reads[read])}")
             except BaseException:
                 self._end()
                 raise
             return [read.result() for read in reads]
+
+    def _last_words(self, rank: int) -> str:
+        """How a worker ended, and what it wrote before."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._processes[rank].wait(timeout=10)
+        code = self._processes[rank].returncode
+        killed = ", as the system does where memory runs out" if code == -signal.SIGKILL else ""
+        return f"with code {code}{killed}: {self._errors_of(rank).read_text()[-2000:]}"
 
     def _errors_of(self, rank: int) -> Path:
         return Path(self._errors.name, str(rank))

@@ -11,6 +11,7 @@ from jaxcompress._compat import all_gather, axis_size, reduce_scatter
 from jaxcompress.base import AxisName, Compressor, PerWorker, Reduced, expressible
 from jaxcompress.collectives.dense import dense
 from jaxcompress.ops.checks import check_conserves
+from jaxcompress.ops.matrices import low_rank_shape
 from jaxcompress.ops.trees import array_bits, path_text, sum_bits
 from jaxcompress.ops.words import filled
 
@@ -34,8 +35,8 @@ def hierarchical(intra: Compressor, inter: Compressor) -> Compressor:
         sent   = x - D (m_j - inter.sent_j)          the second term on the device's own share only
 
     so ``mean == pmean(sent)`` over all devices: the device that compressed a share answers for its node, and its
-    ordinary error memory carries what `inter` dropped. An array's share is a run of its rows, where the last axis
-    counts columns as in a kernel, so that `inter` sees matrices; an array with fewer rows than D is cut as a vector.
+    ordinary error memory carries what `inter` dropped. An array's share is a run of rows of the matrix that `power_sgd`
+    sees in it, so that `inter` gets matrices; an array with fewer rows than D is cut as a vector.
     Labels by shape or size want whole arrays: ``partition({"matrix": hierarchical(…), …}, by_shape())``.
 
     How it travels: one reduce-scatter and one all-gather inside the nodes, for all arrays together, and as `inter`
@@ -133,9 +134,9 @@ def _at_home(share: jax.Array, like: jax.Array, axis_name: AxisName) -> jax.Arra
 
 
 def _matrix_shape(x: Any, devices: int = 1) -> tuple[int, ...]:
-    """(rows, columns), where the last axis counts the columns; a vector, or what has too few rows, is rows alone."""
-    matrix = len(x.shape) > 1 and x.size and x.size // x.shape[-1] >= devices
-    return (x.size // x.shape[-1], x.shape[-1]) if matrix else (x.size,)
+    """(rows, columns) as low rank sees them; a vector, or what has too few rows, is rows alone."""
+    _, rows, columns = low_rank_shape(x)
+    return (rows, columns) if len(x.shape) > 1 and x.size and rows >= devices else (x.size,)
 
 
 def _matrix_like(x: Any) -> jax.ShapeDtypeStruct:

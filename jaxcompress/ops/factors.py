@@ -1,7 +1,6 @@
-"""Thin factors of matrices: products with them, their bases, and which matrices there are."""
+"""Thin factors of matrices: products with them, and their bases."""
 
 import functools
-import math
 from typing import Any
 
 import jax
@@ -35,14 +34,6 @@ def orthonormal_tree(factors: Any, method: str) -> Any:
         ends = [sum(leaves[place].shape[0] for place in places[: i + 1]) for i in range(len(places))]
         found.update(zip(places, jnp.split(basis, ends[:-1]), strict=True))
     return treedef.unflatten([found[place] for place in range(len(leaves))])
-
-
-def matrix_shape(x: Any, batch_axes: int = 0) -> tuple[int, int, int]:
-    """``(batch, n, m)``: the last axis against all others but the first `batch_axes`; a vector is n x 1."""
-    batch, kernel = x.shape[:batch_axes], x.shape[batch_axes:]
-    if len(kernel) < 2:
-        return math.prod(batch), math.prod(kernel), 1
-    return math.prod(batch), math.prod(kernel[:-1]), kernel[-1]
 
 
 def product(p: Any, q: Any, updates: Any) -> Any:

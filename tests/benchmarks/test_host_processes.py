@@ -19,6 +19,8 @@ for line in sys.stdin:
     request = json.loads(line)
     if argument == "broken" and rank == 1:
         sys.exit("worker 1 is broken")
+    if argument == "killed" and rank == 1:
+        os.kill(os.getpid(), 9)
     begins = [10.0 + rank + 5 * step for step in range(request["repeats"])]
     sent = {"sent_bytes": 10_000 * rank, "sent_packets": 8}
     print(json.dumps({"begins": begins, "ends": [begin + 2 for begin in begins], **sent}), flush=True)
@@ -61,5 +63,12 @@ def test_every_worker_has_as_many_cores(start):
 def test_where_one_worker_ends_all_are_ended_and_its_words_are_told(start):
     with start("broken") as processes:
         processes.ready()
-        with pytest.raises(RuntimeError, match="worker 1 ended: worker 1 is broken"):
+        with pytest.raises(RuntimeError, match="worker 1 ended with code 1: worker 1 is broken"):
+            processes.measure("step", warm_up=0, repeats=1)
+
+
+def test_a_worker_that_the_system_killed_is_told_apart(start):
+    with start("killed") as processes:
+        processes.ready()
+        with pytest.raises(RuntimeError, match="worker 1 ended with code -9, as the system does where memory runs out"):
             processes.measure("step", warm_up=0, repeats=1)

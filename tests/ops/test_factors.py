@@ -9,7 +9,6 @@ from jaxcompress.ops.factors import (
     alive,
     check_method,
     finite_or,
-    matrix_shape,
     orthonormal_tree,
     product,
     times,
@@ -22,20 +21,6 @@ RANDOM = np.random.default_rng(0)
 
 def normal(*shape):
     return jnp.asarray(RANDOM.standard_normal(shape), jnp.float32)
-
-
-@pytest.mark.parametrize(
-    ("shape", "batch_axes", "expected"),
-    [
-        ((), 0, (1, 1, 1)),
-        ((7,), 0, (1, 7, 1)),
-        ((3, 4), 0, (1, 3, 4)),
-        ((3, 3, 2, 5), 0, (1, 18, 5)),
-        ((6, 3, 4), 1, (6, 3, 4)),
-    ],
-)
-def test_an_array_is_a_matrix_of_its_last_axis(shape, batch_axes, expected):
-    assert matrix_shape(jnp.zeros(shape), batch_axes) == expected
 
 
 def test_products_are_those_of_matrices():

@@ -14,13 +14,13 @@ from jaxcompress.ops.factors import (
     alive,
     check_method,
     finite_or,
-    matrix_shape,
     orthonormal_tree,
     product,
     random_bases,
     times,
     transposed_times,
 )
+from jaxcompress.ops.matrices import low_rank_shape
 
 
 class ACPSGDState(NamedTuple):
@@ -41,8 +41,9 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
         Q^ = orthonormal(Q)     P_w = M_w Q^        P = mean_w(P_w)     mean = P Q^^T     sent = P_w Q^^T
         P^ = orthonormal(P)     Q_w = M_w^T P^      Q = mean_w(Q_w)     mean = P^ Q^T     sent = P^ Q_w^T
 
-    Two steps are one of `power_sgd` with half of it each, so that a factor is one step staler. The basis is known
-    before the gradient is: only one product with the gradient and one collective stand between it and the average.
+    Two steps are one of `power_sgd` with half of it each, so that a factor is one step staler; kernels are the same
+    matrices. The basis is known before the gradient is: only one product with the gradient and one collective stand
+    between it and the average.
 
     How it travels: one factor of every array, by `inner`: one all-reduce, ``32 r n`` and ``32 r m`` bits in turn;
     `bits` depends on the step. For the rule `min_compression_rate` of `compress` an array counts with the larger of the
@@ -75,11 +76,11 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
     check_no_momentum("acp_sgd", inner)
 
     def left(x):
-        batch, n, m = matrix_shape(x)
+        batch, n, m = low_rank_shape(x)
         return jax.ShapeDtypeStruct((batch, n, min(rank, n, m)), jnp.float32)
 
     def right(x):
-        batch, n, m = matrix_shape(x)
+        batch, n, m = low_rank_shape(x)
         return jax.ShapeDtypeStruct((batch, m, min(rank, n, m)), jnp.float32)
 
     def init(key, params):
@@ -89,7 +90,7 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
         return ACPSGDState(jnp.zeros([], jnp.int32), random_bases(keys[0], p), random_bases(keys[1], q), inner_states)
 
     def reduce(key, updates, state, axis_name):
-        matrices = jax.tree.map(lambda x: x.astype(jnp.float32).reshape(matrix_shape(x)), updates)
+        matrices = jax.tree.map(lambda x: x.astype(jnp.float32).reshape(low_rank_shape(x)), updates)
         fresh_key, inner_key = jax.random.split(key)
 
         def send_left(state):

@@ -13,13 +13,13 @@ from jaxcompress.ops.factors import (
     alive,
     check_method,
     finite_or,
-    matrix_shape,
     orthonormal_tree,
     product,
     random_bases,
     times,
     transposed_times,
 )
+from jaxcompress.ops.matrices import low_rank_shape
 
 
 class PowerSGDState(NamedTuple):
@@ -45,8 +45,9 @@ def power_sgd(
     Q starts as a random basis, and is scaled to unit columns before reuse; columns that died (an all-zero gradient)
     start afresh from a shared key, and those that an infinite or NaN gradient has spoiled stay as they were before it.
 
-    A kernel of more than two axes is the matrix of its last axis against all others: ``(H W I) x O`` for the
-    convolutions of Flax. The first `batch_axes` axes are kept apart: scanned layers or experts are a batch of matrices.
+    A kernel of more than two axes is cut in two where ``n + m`` is least: ``(H W I) x O`` for the convolutions of Flax
+    with at least ``H W`` outputs, ``width x (heads * head width)`` for its attention. The first `batch_axes` axes are
+    kept apart: scanned layers or experts are a batch of matrices.
     The rank is at most ``min(n, m)``; vectors are n x 1 and gain nothing, so `compress` sends them dense.
 
     How it travels: the factors of all arrays together, by `inner`: two all-reduces an iteration, ``32 r (n + m)`` bits
@@ -84,11 +85,11 @@ def power_sgd(
     check_no_momentum("power_sgd", inner)
 
     def left(x):
-        batch, n, m = matrix_shape(x, batch_axes)
+        batch, n, m = low_rank_shape(x, batch_axes)
         return jax.ShapeDtypeStruct((batch, n, min(rank, n, m)), jnp.float32)
 
     def right(x):
-        batch, n, m = matrix_shape(x, batch_axes)
+        batch, n, m = low_rank_shape(x, batch_axes)
         return jax.ShapeDtypeStruct((batch, m, min(rank, n, m)), jnp.float32)
 
     def init(key, params):
@@ -97,7 +98,7 @@ def power_sgd(
         return PowerSGDState(random_bases(key, q), (inner.init(p_key, p), inner.init(q_key, q)))
 
     def reduce(key, updates, state, axis_name):
-        matrices = jax.tree.map(lambda x: x.astype(jnp.float32).reshape(matrix_shape(x, batch_axes)), updates)
+        matrices = jax.tree.map(lambda x: x.astype(jnp.float32).reshape(low_rank_shape(x, batch_axes)), updates)
         fresh_key, *keys = jax.random.split(key, 1 + 2 * iterations)
         q, bits, (p_state, q_state) = alive(fresh_key, state.q), 0, state.inner
         for p_key, q_key in zip(keys[::2], keys[1::2], strict=True):

@@ -6,14 +6,14 @@ from jax import lax
 from jaxcompress.base import Codec, Compressor, expressible
 from jaxcompress.collectives.gathered import gathered
 from jaxcompress.ops.checks import check_integer
-from jaxcompress.ops.factors import matrix_shape
+from jaxcompress.ops.matrices import low_rank_shape
 
 
 @expressible
 def svd(rank: int) -> Compressor:
     """Sends each array as its `rank` largest singular values and vectors: the reference for `power_sgd`.
 
-    ``sent = U_r S_r V_r^T`` of the worker's own n x m matrix: the last axis against all others. Slow, and it does not
+    ``sent = U_r S_r V_r^T`` of the worker's own n x m matrix, the one that `power_sgd` sees. Slow, and it does not
     travel well; it tells how much a low rank can keep at best.
 
     How it travels: ``U_r S_r`` and ``V_r``, ``32 r (n + m)`` bits, all-gathered: worker by worker another basis, so it
@@ -47,7 +47,7 @@ def svd(rank: int) -> Compressor:
 
     def encode(key, x):
         del key
-        _, n, m = matrix_shape(x)
+        _, n, m = low_rank_shape(x)
         kept = min(rank, n, m)
         finite = jnp.all(jnp.isfinite(x))
         # LAPACK never comes back from an infinite entry.

@@ -3,7 +3,7 @@
 from jaxcompress.base import Compressor, expressible
 from jaxcompress.collectives.dense import dense
 from jaxcompress.collectives.sparse_rows import sparse_rows
-from jaxcompress.ops.factors import matrix_shape
+from jaxcompress.ops.matrices import rows_and_columns
 from jaxcompress.ops.selection import check_density
 
 
@@ -36,7 +36,7 @@ def row_top_k(density: float, inner: Compressor = dense()) -> Compressor:
     check_density(density)
 
     def split(x):
-        return x.reshape(matrix_shape(x)[1:])
+        return x.reshape(rows_and_columns(x))
 
     def join(rows, like):
         return rows.reshape(like.shape)

@@ -8,7 +8,7 @@ from helpers import WORKERS, assert_close, first_state, random_updates, run
 
 from jaxcompress import acp_sgd, cast, error_feedback, power_sgd
 
-STEPS, SHAPES = 20, {"matrix": (12, 7), "kernel": (3, 3, 2, 5)}
+STEPS, SHAPES = 20, {"matrix": (12, 7), "kernel": (3, 3, 2, 10)}
 LIKE = {name: jnp.zeros(shape) for name, shape in SHAPES.items()}
 
 
