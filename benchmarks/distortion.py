@@ -5,7 +5,9 @@
     python -m benchmarks.distortion --task none                the table and the picture anew, from the file
 
 Gradients are captured while small networks train (`benchmarks.captured_gradients`). Each compressor sees one of them,
-from one worker, without an error memory, and with every array compressed (`min_compression_rate` 0). The columns:
+from one worker, without an error memory, and with every array compressed (`min_compression_rate` 0). Compare rows of
+one task and one run: training amplifies rounding, so that at step 1,000 another machine or version has another
+gradient. The columns:
 
 - `bits_per_entry`: the message, by the number of entries.
 - `relative_error`: ``|x - sent|^2 / |x|^2`` over all arrays, the mean of `DRAWS`. Above 1 it adds more than it sends:
