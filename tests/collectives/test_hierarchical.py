@@ -78,7 +78,8 @@ def test_an_exact_inter_is_dense(text):
 
 def test_low_rank_sees_rows_of_an_attentions_matrix():
     token = random_updates(2, {"input": jnp.zeros(16), "error": jnp.zeros((2, 8))}, 1)
-    one_token = jnp.tensordot(token["input"][0], token["error"][0], axes=0)  # (width, heads, head width), of rank 1 as 16 x 16
+    # (width, heads, head width), of rank 1 as 16 x 16
+    one_token = jnp.tensordot(token["input"][0], token["error"][0], axes=0)
     updates = {"query": jnp.broadcast_to(one_token, (8, 16, 2, 8))}
     mean, sent, _ = run_on(2, hierarchical(dense(), parse("power_sgd(1)")), updates)
     assert_close(first_row(mean), {"query": np.asarray(one_token)})
