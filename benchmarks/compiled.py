@@ -14,8 +14,8 @@ out. The columns:
 - `temp_copies`: memory beyond arguments and results, in copies of the gradients (102 MB), and how much more that is
   than dense.
 - `buckets`: `bucket_bytes` of `compress` in MiB. `flags`: whether `benchmarks.tpu.ASYNCHRONOUS` was set. A bucket that
-  is not compressed is one all-reduce with an operand for each array, which the TPU's compiler takes apart again: there
-  the size hardly matters.
+  is not compressed is one all-reduce with an operand for each array; with those flags the TPU's compiler takes it apart
+  again, and without them it makes one of all: there the size hardly matters.
 - `overlapping`: how many collectives have a start and an end with something in between; `early`: how many start before
   the backward pass has ended; `backward_between`: how much of its expected cycles the compiler put between start and
   end, the mean over collectives, weighted by bytes. TPUs only; each collective's own row is in compiled_schedule.csv.
