@@ -47,6 +47,8 @@ class Config:
     """Momentum of sgd and dgc, in [0, 1); adam and adamw keep their own."""
     nesterov: bool = True
     """Whether the momentum of sgd and dgc looks ahead."""
+    masking: bool = True
+    """Whether entries that dgc has just sent lose their momentum, as in its paper."""
     clip_norm: float | None = None
     """Largest norm of the averaged gradient, above 0; dgc clips each worker's part at clip_norm / sqrt(workers)."""
     weight_decay: float = 0.0

@@ -37,7 +37,7 @@ def after_compress(config: Config, compressor: jaxcompress.Compressor, schedule:
 
 def dgc(config: Config, compressor: jaxcompress.Compressor, schedule: optax.Schedule, axes: Axes):
     """Deep Gradient Compression, part by part, with any compressor inside."""
-    corrected = jaxcompress.momentum_correction(compressor, config.momentum, config.nesterov)
+    corrected = jaxcompress.momentum_correction(compressor, config.momentum, config.nesterov, config.masking)
     links = [] if config.clip_norm is None else [jaxcompress.clip_by_local_norm(config.clip_norm, axes)]
     return optax.chain(
         *links,

@@ -37,23 +37,24 @@ def momentum_correction(
     The correction is linear and belongs to SGD; before Adam use `error_feedback`.
 
     Masking forgets the velocity of what has just been sent, so that a velocity gathered long ago does not push on. Of
-    an entry that is sent in every step it leaves no momentum at all.
+    an entry that is sent in every step it leaves no momentum at all; so a step that leaves nothing of an array behind,
+    as with ``dense()`` in a `partition` or a `switch`, masks none of it: nothing there is old.
 
     Arrays that are not worth compressing get the same momentum, unmasked, each worker its own, before their all-reduce:
-    by linearity that of their average. Inside a `partition` that holds for the arrays of its own label: give the others
-    ``momentum_correction(dense(), masking=False)``.
+    by linearity that of their average. Where `momentum_correction` stands inside a `partition` that holds for the
+    arrays of its own label: give the others ``momentum_correction(dense())``.
 
     How it travels: as `inner`.
 
     Guarantees: the sum of all averages plus the mean of the memories v is the mean of the sum of all velocities as they
-    were added. Without masking, at the limit of no compression, it is exactly SGD with momentum. Entries that are not
-    finite do not stay in u or v.
+    were added. At the limit of no compression, ``momentum_correction(dense())``, it is exactly SGD with momentum.
+    Entries that are not finite do not stay in u or v.
 
     Args:
       inner: What compresses v: a sparsifier, or a `switch` of them.
       momentum: How much of the velocity is kept, in [0, 1).
       nesterov: Whether what is sent looks one step ahead, as in ``optax.sgd(..., nesterov=True)``.
-      masking: Whether sent entries lose their velocity.
+      masking: Whether sent entries lose their velocity, in arrays of which something is left.
 
     Returns:
       A `Compressor` with two memories that differ between workers (`PerWorker`): twice the size of `error_feedback`'s.
@@ -96,9 +97,10 @@ def momentum_correction(
         velocity, added = advanced(advance, state.velocity.value, updates)
         carried = jax.tree.map(jnp.add, state.error.value, added)
         reduced, inner_state = inner.reduce(key, carried, state.inner, axis_name)
-        error = jax.tree.map(remainder, reduced.rest_of(carried), state.error.value, carried)
+        rest = reduced.rest_of(carried)
+        error = jax.tree.map(remainder, rest, state.error.value, carried)
         if masking:
-            velocity = jax.tree.map(lambda u, sent: jnp.where(sent == 0, u, 0), velocity, reduced.sent)
+            velocity = jax.tree.map(_masked, velocity, reduced.sent, rest)
         return reduced, MomentumCorrectionState(PerWorker(velocity), PerWorker(error), inner_state)
 
     return Compressor(
@@ -108,6 +110,11 @@ def momentum_correction(
         remembers=True,
         otherwise=dense_momentum(advance),
     )
+
+
+def _masked(velocity: jax.Array, sent: jax.Array, rest: jax.Array) -> jax.Array:
+    """The velocity of what was not sent; all of it where the whole array was."""
+    return jnp.where((sent == 0) | jnp.all(rest == 0), velocity, 0)
 
 
 # What Optax's optimizers call a momentum in their state.

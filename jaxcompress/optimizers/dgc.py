@@ -41,14 +41,14 @@ def dgc(
 
     How it travels: as `top_k`, in the density of the step.
 
-    Guarantees: those of `momentum_correction`. With ``density=1`` and ``masking=False`` it is
-    ``optax.sgd(learning_rate, momentum, nesterov)`` on averaged gradients with an L2 gradient of `weight_decay`.
+    Guarantees: those of `momentum_correction`. With ``density=1`` it is ``optax.sgd(learning_rate, momentum,
+    nesterov)`` on averaged gradients with an L2 gradient of `weight_decay`.
 
     Args:
       density: Fraction of each array that is sent in the end, in (0, 1].
       momentum: How much of the velocity is kept, in [0, 1).
       nesterov: Whether updates look one step ahead.
-      masking: Whether sent entries lose their velocity.
+      masking: Whether sent entries lose their velocity, in arrays of which something is left.
       max_norm: As of `clip_by_local_norm`: each worker's part of the average is clipped at
         ``max_norm / sqrt(workers)``; None does not clip.
       weight_decay: Factor of the L2 gradient, which never enters the compressor but has the same momentum, at least 0.

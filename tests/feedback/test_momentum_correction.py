@@ -74,17 +74,18 @@ def train(optimizer):
     return params
 
 
+@pytest.mark.parametrize("masking", [True, False])
 @pytest.mark.parametrize("nesterov", [True, False])
 @pytest.mark.parametrize("rate", [0, 2.0])
-def test_at_density_one_it_is_sgd_with_momentum(nesterov, rate):
+def test_at_density_one_it_is_sgd_with_momentum(nesterov, rate, masking):
     """With rate 0 all arrays pass through top_k; with 2 all travel dense, with the same momentum."""
-    corrected = momentum_correction(top_k(1.0), 0.9, nesterov, masking=False)
+    corrected = momentum_correction(top_k(1.0), 0.9, nesterov, masking)
     found = train(optax.chain(compress(corrected, min_compression_rate=rate), optax.sgd(0.05)))
     assert_close(found, train(optax.chain(compress(dense()), optax.sgd(0.05, 0.9, nesterov))))
 
 
 def test_arrays_that_travel_dense_have_the_momentum_of_the_others():
-    """The bias is too small to compress, and is trained as by SGD with momentum while the kernel's gradient is zero."""
+    """A bias too small to compress, or told not to be, is trained as by SGD with momentum; the kernel stands still."""
 
     def bias_only(params, extra, batch):
         return jnp.mean(jnp.square(params["bias"] - batch[:, :8])), (extra, {})
@@ -97,12 +98,15 @@ def test_arrays_that_travel_dense_have_the_momentum_of_the_others():
             params, state, *_ = step(params, state, {}, shard_batch(batch, mesh))
         return params["bias"]
 
-    for around in (
-        lambda one: one,
-        monitor,
-        lambda one: partition({"all": one}, lambda t: jax.tree.map(lambda _: "all", t)),
+    whole = partition({"bias": dense(), "kernel": top_k(0.1)}, lambda tree: {name: name for name in tree})
+    for corrected, rate in (
+        (momentum_correction(top_k(0.1)), 10),
+        (monitor(momentum_correction(top_k(0.1))), 10),
+        (partition({"all": momentum_correction(top_k(0.1))}, lambda t: jax.tree.map(lambda _: "all", t)), 10),
+        (momentum_correction(whole), 0),
+        (momentum_correction(switch(warmup(10), dense(), top_k(0.1))), 0),
     ):
-        link = compress(around(momentum_correction(top_k(0.1))), min_compression_rate=10)
+        link = compress(corrected, min_compression_rate=rate)
         found = train_bias(optax.chain(link, optax.sgd(0.05)))
         assert_close(found, train_bias(optax.chain(compress(dense()), optax.sgd(0.05, 0.9))))
 

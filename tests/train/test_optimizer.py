@@ -1,11 +1,15 @@
-"""The optimizer of a run: its learning rate, and which parameters decay."""
+"""The optimizer of a run: its learning rate, which parameters decay, and what dgc forgets."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
+from jaxcompress import top_k
+from jaxcompress.feedback.momentum_correction import MomentumCorrectionState
 from train.config import Config
-from train.optimizer import is_kernel, make_schedule
+from train.optimizer import is_kernel, make_optimizer, make_schedule
 
 PER_EPOCH, TOTAL = 10, 100
 
@@ -42,3 +46,16 @@ def test_step_falls_at_the_decay_epochs_counted_from_the_start():
 def test_only_kernels_decay():
     params = {"conv": {"kernel": jnp.ones((3, 3, 1, 8)), "bias": jnp.ones(8)}, "norm": {"scale": jnp.ones(8)}}
     assert is_kernel(params) == {"conv": {"kernel": True, "bias": False}, "norm": {"scale": False}}
+
+
+@pytest.mark.parametrize("masking", [True, False])
+def test_dgc_forgets_the_momentum_of_what_it_sent_unless_told_not_to(masking):
+    config = Config(optimizer="dgc", masking=masking)
+    optimizer = make_optimizer(config, top_k(0.1), optax.constant_schedule(0.1), "data")
+    params = {"kernel": jnp.zeros((10, 10))}
+    grads = {"kernel": jax.random.normal(jax.random.key(0), (2, 10, 10))}
+    state = jax.vmap(lambda g: optimizer.update(g, optimizer.init(params), params)[1], axis_name="data")(grads)
+    nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, MomentumCorrectionState))
+    (memory,) = (node for node in nodes if isinstance(node, MomentumCorrectionState))
+    forgotten = jnp.sum(memory.velocity.value["kernel"] == 0, axis=(1, 2))
+    np.testing.assert_array_equal(forgotten, 10 if masking else 0)
