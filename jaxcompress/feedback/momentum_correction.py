@@ -118,36 +118,30 @@ def _masked(velocity: jax.Array, sent: jax.Array, rest: jax.Array) -> jax.Array:
 
 
 # What Optax's optimizers call a momentum in their state.
-MOMENTUM_FIELDS = ("trace", "mu", "momentum", "ema")
+MOMENTUM_FIELDS = ("trace", "mu", "momentum", "ema", "m", "m1", "exp_avg")
 
 
 def check_one_momentum(state: Any) -> None:
     """ValueError if an optimizer's state has a momentum of its own beside that of `momentum_correction`.
 
-    The groups of an ``optax.partition`` are optimizers by themselves.
+    The groups of an ``optax.partition`` are optimizers by themselves, each together with what stands around them.
     """
-    nodes = _nodes(state)
-    groups = [group for node in nodes for group in getattr(node, "inner_states", {}).values()]
-    if groups:
-        for group in groups:
-            check_one_momentum(group)
-        return
-    second = [(node, name) for node in nodes for name in MOMENTUM_FIELDS if hasattr(node, name)]
-    if second and any(isinstance(node, MomentumCorrectionState) for node in nodes):
-        node, name = second[0]
-        raise ValueError(
-            f"momentum_correction has a momentum before the average, and {type(node).__name__}.{name} is another one "
-            f"after it: the two would multiply. After compress use an optimizer without, as optax.sgd(learning_rate); "
-            f"before adam, use error_feedback instead of momentum_correction."
-        )
+    for nodes in _chains(state):
+        second = [(node, name) for node in nodes for name in MOMENTUM_FIELDS if hasattr(node, name)]
+        if second and any(isinstance(node, MomentumCorrectionState) for node in nodes):
+            node, name = second[0]
+            raise ValueError(
+                f"momentum_correction has a momentum before the average, and {type(node).__name__}.{name} is another "
+                f"one after it: the two would multiply. After compress use an optimizer without, as "
+                f"optax.sgd(learning_rate); before adam, use error_feedback instead of momentum_correction."
+            )
 
 
-def _nodes(state: Any) -> list[Any]:
-    """All named tuples in a state, whatever is inside them."""
-    found = []
-    if isinstance(state, tuple | list):
-        found += [state] if hasattr(state, "_fields") else []
-        found += [node for part in state for node in _nodes(part)]
-    elif isinstance(state, dict):
-        found += [node for part in state.values() for node in _nodes(part)]
-    return found
+def _chains(state: Any) -> list[list[Any]]:
+    """The named tuples that an update passes through: one list, or one for each group of the partitions in it."""
+    if hasattr(state, "inner_states"):
+        return [chain for group in state.inner_states.values() for chain in _chains(group)] or [[]]
+    chains = [[state] if hasattr(state, "_fields") else []]
+    for part in state.values() if isinstance(state, dict) else state if isinstance(state, tuple | list) else ():
+        chains = [before + after for before in chains for after in _chains(part)]
+    return chains

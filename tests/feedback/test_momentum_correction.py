@@ -134,7 +134,12 @@ def test_one_step_that_is_not_finite_does_not_stay():
 
 
 @pytest.mark.parametrize(
-    "second", [optax.sgd(0.1, momentum=0.9), optax.adam(0.1), optax.lion(0.1), optax.chain(optax.trace(0.9))]
+    "second",
+    [
+        *(optax.sgd(0.1, momentum=0.9), optax.adam(0.1), optax.lion(0.1), optax.chain(optax.trace(0.9))),
+        *(optax.adan(0.1), optax.contrib.muon(0.1), optax.contrib.ademamix(0.1), optax.contrib.prodigy(0.1)),
+        optax.partition({"all": optax.sgd(0.1, momentum=0.9)}, lambda tree: jax.tree.map(lambda _: "all", tree)),
+    ],
 )
 def test_momentum_after_it_is_refused(second):
     optimizer = optax.chain(compress(momentum_correction(top_k(0.1))), second)
@@ -151,6 +156,14 @@ def test_groups_of_a_partition_are_optimizers_by_themselves():
     groups["kernel"] = optax.chain(groups["kernel"], optax.trace(0.9))
     with pytest.raises(ValueError, match="momentum before the average"):
         check_one_momentum(optax.partition(groups, {"kernel": "kernel", "bias": "bias"}).init(PARAMS))
+
+
+def test_momentum_around_a_partition_is_a_second_one():
+    groups = {"kernel": compress(momentum_correction(top_k(0.1))), "bias": compress(dense())}
+    parted = optax.partition(groups, {"kernel": "kernel", "bias": "bias"})
+    check_one_momentum(optax.chain(parted, optax.sgd(0.1)).init(PARAMS))
+    with pytest.raises(ValueError, match="momentum before the average"):
+        check_one_momentum(optax.chain(parted, optax.sgd(0.1, momentum=0.9)).init(PARAMS))
 
 
 def test_momentum_after_other_memories_is_welcome():
