@@ -48,6 +48,11 @@ def check_config(config: Config) -> None:
         raise InputError(
             f"decay_epochs is only read by schedule=step; got schedule={config.schedule}. Drop one or change the other."
         )
+    if config.optimizer == "dgc" and config.masking and config.nodes not in (None, 1):
+        raise InputError(
+            f"masking is for schemes that send entries or leave them, and between nodes something of every entry is "
+            f"sent: with nodes={config.nodes} it would leave dgc no momentum. Use --no-masking."
+        )
     check_processes(config)
     if config.workers is not None:
         check_batch_size(config, config.workers)

@@ -48,7 +48,7 @@ class Config:
     nesterov: bool = True
     """Whether the momentum of sgd and dgc looks ahead."""
     masking: bool = True
-    """Whether entries that dgc has just sent lose their momentum, as in its paper."""
+    """Whether entries that dgc has just sent lose their momentum, as in its paper; not in arrays that travel whole."""
     clip_norm: float | None = None
     """Largest norm of the averaged gradient, above 0; dgc clips each worker's part at clip_norm / sqrt(workers)."""
     weight_decay: float = 0.0

@@ -1,5 +1,6 @@
 """Two axes, a fast one and a slow one: dense inside a node, compressed between nodes."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -134,9 +135,9 @@ def _at_home(share: jax.Array, like: jax.Array, axis_name: AxisName) -> jax.Arra
 
 
 def _matrix_shape(x: Any, devices: int = 1) -> tuple[int, ...]:
-    """(rows, columns) as low rank sees them; a vector, or what has too few rows, is rows alone."""
-    _, rows, columns = low_rank_shape(x)
-    return (rows, columns) if len(x.shape) > 1 and x.size and rows >= devices else (x.size,)
+    """(rows, columns) as low rank sees them, the longer side first; a vector, or what has few rows, is rows alone."""
+    _, *sides = low_rank_shape(x)
+    return tuple(sorted(sides, reverse=True)) if len(x.shape) > 1 and x.size and max(sides) >= devices else (x.size,)
 
 
 def _matrix_like(x: Any) -> jax.ShapeDtypeStruct:
@@ -145,14 +146,22 @@ def _matrix_like(x: Any) -> jax.ShapeDtypeStruct:
 
 def _in_shares(x: jax.Array, devices: int) -> jax.Array:
     """(devices, rows, …): an array's rows in equal runs, the last ones filled with zeros."""
-    rows = x.reshape(_matrix_shape(x, devices))
+    shape = _matrix_shape(x, devices)
+    rows = x.reshape(shape[::-1]).T if _is_wide(x, shape) else x.reshape(shape)
     filled = jnp.pad(rows, [(0, -rows.shape[0] % devices)] + [(0, 0)] * (rows.ndim - 1))
     return filled.reshape(devices, filled.shape[0] // devices, *rows.shape[1:])
 
 
 def _whole(rows: jax.Array, like: jax.Array) -> jax.Array:
     """The array that `_in_shares` cut, from the rows of all shares."""
-    return rows.ravel()[: like.size].reshape(like.shape).astype(like.dtype)
+    shape = (like.size // math.prod(rows.shape[1:]), *rows.shape[1:]) if like.size else (0,)
+    matrix = rows.ravel()[: like.size].reshape(shape)
+    return (matrix.T if _is_wide(like, shape) else matrix).reshape(like.shape).astype(like.dtype)
+
+
+def _is_wide(x: Any, shape: tuple[int, ...]) -> bool:
+    """Whether `x`, in rows of this shape, stands on its side."""
+    return len(shape) > 1 and low_rank_shape(x)[1:] != shape
 
 
 def _pair(axis_name: AxisName) -> tuple[str, str]:

@@ -38,7 +38,9 @@ def momentum_correction(
 
     Masking forgets the velocity of what has just been sent, so that a velocity gathered long ago does not push on. Of
     an entry that is sent in every step it leaves no momentum at all; so a step that leaves nothing of an array behind,
-    as with ``dense()`` in a `partition` or a `switch`, masks none of it: nothing there is old.
+    as with ``dense()`` in a `partition` or a `switch`, masks none of it: nothing there is old. (Nor does a sparsifier
+    that has room for all entries that are not zero.) Schemes that send a part of every entry, as quantisers, low rank
+    and `hierarchical` do, would leave no momentum anywhere: give them ``masking=False``.
 
     Arrays that are not worth compressing get the same momentum, unmasked, each worker its own, before their all-reduce:
     by linearity that of their average. Where `momentum_correction` stands inside a `partition` that holds for the
@@ -47,11 +49,11 @@ def momentum_correction(
     How it travels: as `inner`.
 
     Guarantees: the sum of all averages plus the mean of the memories v is the mean of the sum of all velocities as they
-    were added. At the limit of no compression, ``momentum_correction(dense())``, it is exactly SGD with momentum.
-    Entries that are not finite do not stay in u or v.
+    were added. With everything sent, by ``dense()`` or ``top_k(1.0)``, it is exactly SGD with momentum. Entries that
+    are not finite do not stay in u or v.
 
     Args:
-      inner: What compresses v: a sparsifier, or a `switch` of them.
+      inner: What compresses v: a sparsifier, or a `switch` of them; another scheme without masking.
       momentum: How much of the velocity is kept, in [0, 1).
       nesterov: Whether what is sent looks one step ahead, as in ``optax.sgd(..., nesterov=True)``.
       masking: Whether sent entries lose their velocity, in arrays of which something is left.
@@ -113,8 +115,8 @@ def momentum_correction(
 
 
 def _masked(velocity: jax.Array, sent: jax.Array, rest: jax.Array) -> jax.Array:
-    """The velocity of what was not sent; all of it where the whole array was."""
-    return jnp.where((sent == 0) | jnp.all(rest == 0), velocity, 0)
+    """The velocity of what was not sent; all of it where the whole array was, but for entries that are not finite."""
+    return jnp.where((sent == 0) | jnp.all((rest == 0) | ~jnp.isfinite(rest)), velocity, 0)
 
 
 # What Optax's optimizers call a momentum in their state.

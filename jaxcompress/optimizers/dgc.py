@@ -9,7 +9,7 @@ import optax
 from jaxcompress.base import AxisName, Compressor, expressible
 from jaxcompress.compressors.sparsifiers.top_k import top_k
 from jaxcompress.feedback.momentum_correction import momentum_correction
-from jaxcompress.ops.checks import check_momentum
+from jaxcompress.ops.checks import check_integer, check_momentum
 from jaxcompress.optimizers.clip_by_local_norm import clip_by_local_norm
 from jaxcompress.routing.switch import switch
 from jaxcompress.schedules.warmup import warmup
@@ -29,6 +29,8 @@ def dgc(
     weight_decay: int | float = 0.0,
     decay_mask: Any = None,
     warmup_steps: int = 0,
+    warmup_epochs: int | float = 0,
+    steps_per_epoch: int | None = None,
     axis_name: AxisName = "data",
     min_compression_rate: float = 2.0,
     seed: int = 0,
@@ -54,6 +56,8 @@ def dgc(
       weight_decay: Factor of the L2 gradient, which never enters the compressor but has the same momentum, at least 0.
       decay_mask: Which parameters decay, as for ``optax.add_decayed_weights``; None for all.
       warmup_steps: Steps on each of the first four rungs, 25 %, 6.25 %, 1.56 % and 0.39 %; 0 begins with `density`.
+      warmup_epochs: The same in epochs, of `steps_per_epoch` steps: 1 in the paper; give one or the other.
+      steps_per_epoch: As for `dgc_ladder`.
       axis_name: The axis of the workers.
       min_compression_rate: As for `compress`.
       seed: As for `compress`.
@@ -70,7 +74,8 @@ def dgc(
     References:
       Lin et al., `Deep Gradient Compression <https://arxiv.org/abs/1712.01887>`_, 2017
     """
-    corrected = momentum_correction(dgc_ladder(density, warmup_steps), momentum, nesterov, masking)
+    ladder = dgc_ladder(density, warmup_steps, warmup_epochs, steps_per_epoch)
+    corrected = momentum_correction(ladder, momentum, nesterov, masking)
     links = [] if max_norm is None else [clip_by_local_norm(max_norm, axis_name)]
     links.append(compress(corrected, axis_name, min_compression_rate=min_compression_rate, seed=seed))
     if weight_decay:
@@ -79,7 +84,9 @@ def dgc(
 
 
 @expressible
-def dgc_ladder(density: int | float, warmup_steps: int = 0) -> Compressor:
+def dgc_ladder(
+    density: int | float, warmup_steps: int = 0, warmup_epochs: int | float = 0, steps_per_epoch: int | None = None
+) -> Compressor:
     """``top_k(density)`` after `warmup_steps` steps on each larger rung of 25 %, 6.25 %, 1.56 % and 0.39 %.
 
     The same as ``switch(warmup(warmup_steps), top_k(0.25), …, top_k(density))``, with one memory around it.
@@ -89,22 +96,42 @@ def dgc_ladder(density: int | float, warmup_steps: int = 0) -> Compressor:
     Args:
       density: Fraction of each array that is sent in the end, in (0, 1].
       warmup_steps: Steps on each rung; 0 begins with `density`.
+      warmup_epochs: The same in epochs, rounded to steps; give one or the other.
+      steps_per_epoch: Optimizer steps in an epoch, at least 1; with `warmup_epochs` only.
 
     Returns:
       A `Compressor`.
 
     Raises:
-      ValueError: if `density` is not in (0, 1] or `warmup_steps` not an integer of at least 0.
+      ValueError: if `density` is not in (0, 1], if `warmup_steps` is not an integer of at least 0, if the warm-up is
+        given twice, or in epochs of unknown length.
 
     Example:
       >>> dgc_ladder(0.01, warmup_steps=100).expression
       'dgc_ladder(0.01, warmup_steps=100)'
     """
-    if isinstance(warmup_steps, bool) or not isinstance(warmup_steps, int) or warmup_steps < 0:
-        raise ValueError(f"warmup_steps is the number of steps on each rung, at least 0; got {warmup_steps!r}.")
+    steps = _steps_on_a_rung(warmup_steps, warmup_epochs, steps_per_epoch)
     last = top_k(density)
     rungs = [top_k(rung) for rung in LADDER if rung > density]
-    return switch(warmup(warmup_steps), *rungs, last) if warmup_steps and rungs else last
+    return switch(warmup(steps), *rungs, last) if steps and rungs else last
+
+
+def _steps_on_a_rung(steps: Any, epochs: Any, steps_per_epoch: Any) -> int:
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+        raise ValueError(f"warmup_steps is the number of steps on each rung, at least 0; got {steps!r}.")
+    if isinstance(epochs, bool) or not isinstance(epochs, int | float) or not 0 <= epochs < float("inf"):
+        raise ValueError(f"warmup_epochs is the number of epochs on each rung, at least 0 and finite; got {epochs!r}.")
+    if steps and epochs:
+        raise ValueError(f"the warm-up is in steps or in epochs; got warmup_steps={steps} and warmup_epochs={epochs}.")
+    if (steps_per_epoch is not None) != bool(epochs):
+        raise ValueError(
+            f"warmup_epochs needs steps_per_epoch, and the other way round, as in warmup_epochs=1, "
+            f"steps_per_epoch=980; got {epochs!r} and {steps_per_epoch!r}."
+        )
+    if not epochs:
+        return steps
+    check_integer("steps_per_epoch", steps_per_epoch, 1, "the number of optimizer steps in an epoch")
+    return max(1, round(epochs * steps_per_epoch))
 
 
 class DecayState(NamedTuple):

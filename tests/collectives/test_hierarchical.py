@@ -28,6 +28,7 @@ TREE = {
     "kernel": jnp.zeros((3, 3, 4, 10)),
     "matrix": jnp.zeros((40, 30)),
     "odd": jnp.zeros((7, 5)),
+    "wide": jnp.zeros((6, 50)),
     "vector": jnp.zeros(37),
     "scalar": jnp.zeros(()),
     "empty": jnp.zeros((0, 3)),
@@ -67,13 +68,22 @@ def test_the_law_over_all_devices(text, nodes):
 
 @pytest.mark.parametrize("text", ["dense()", "power_sgd(64)"])
 def test_an_exact_inter_is_dense(text):
-    updates = random_updates(1, {"matrix": TREE["matrix"], "kernel": TREE["kernel"]}, 8)
+    updates = random_updates(1, {name: TREE[name] for name in ("matrix", "kernel", "wide")}, 8)
     mean, _, _ = run_on(1, hierarchical(dense(), dense()), updates)
     assert_close(first_row(mean), as_float32(mean_over_workers(updates)))
     if text == "dense()":
         mean, sent, _ = run_on(2, hierarchical(dense(), dense()), updates)
         assert_close(first_row(mean), as_float32(mean_over_workers(updates)))
         assert_close(sent, updates)
+
+
+def test_low_rank_is_shared_along_the_longer_side():
+    """Kernels with few outputs, as 9 x 128, and a wide matrix have rows for four devices and a rank of four."""
+    shapes = {"few": jnp.zeros((3, 3, 128, 1)), "two": jnp.zeros((3, 3, 64, 2)), "wide": jnp.zeros((5, 90))}
+    compressor, updates = hierarchical(dense(), power_sgd(4)), random_updates(3, shapes, 8)
+    mean, sent, rest = run_on(2, compressor, updates)
+    assert_close(first_row(mean), as_float32(mean_over_workers(sent)))
+    assert_close(jax.tree.map(jnp.add, sent, rest), updates, scale=10)
 
 
 def test_low_rank_sees_rows_of_an_attentions_matrix():

@@ -133,6 +133,16 @@ def test_one_step_that_is_not_finite_does_not_stay():
         assert np.isfinite(part["x"]).all()
 
 
+def test_an_entry_that_is_not_finite_takes_no_momentum_from_others_that_travel_whole():
+    compressor, good = momentum_correction(switch(warmup(9), dense(), top_k(0.25))), random_updates(0, LIKE)
+    first = run(compressor, good, first_state(compressor, LIKE))
+    spoilt = run(compressor, {"x": good["x"].at[1, 2].set(np.nan)}, first.state)
+    velocity = np.array(spoilt.state.velocity.value["x"])
+    expected = 1.9 * np.array(good["x"])
+    velocity[1, 2] = expected[1, 2] = 0
+    np.testing.assert_allclose(velocity, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     "second",
     [

@@ -7,7 +7,7 @@ import optax
 import pytest
 from helpers import WORKERS, assert_close
 
-from jaxcompress import compress, data_mesh, dense, init_state, make_train_step, replicate, shard_batch
+from jaxcompress import compress, data_mesh, dense, init_state, make_train_step, parse, replicate, shard_batch
 from jaxcompress.optimizers.dgc import decayed_weights_with_momentum, dgc, dgc_ladder
 
 RNG = np.random.default_rng(0)
@@ -63,12 +63,27 @@ def test_the_ladder_is_that_of_the_paper():
     assert dgc_ladder.__wrapped__(1.0, 10).expression == "top_k(1.0)"
 
 
+def test_the_ladder_may_be_in_epochs():
+    ladder = dgc_ladder.__wrapped__(0.1, warmup_epochs=0.5, steps_per_epoch=21)
+    assert ladder.expression == "switch(warmup(10), top_k(0.25), top_k(0.1))"
+    text = "dgc_ladder(0.1, warmup_epochs=0.5, steps_per_epoch=21)"
+    assert parse(text).expression == text
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"density": 0.0}, "density is the fraction kept"),
         ({"momentum": 1.0}, "momentum is how much of the velocity is kept"),
         ({"warmup_steps": -1}, "warmup_steps is the number of steps on each rung, at least 0; got -1"),
+        (
+            {"warmup_epochs": -0.5, "steps_per_epoch": 9},
+            "warmup_epochs is the number of epochs on each rung",
+        ),
+        ({"warmup_epochs": 1}, "warmup_epochs needs steps_per_epoch, and the other way round, .* got 1 and None"),
+        ({"steps_per_epoch": 9}, "warmup_epochs needs steps_per_epoch, and the other way round, .* got 0 and 9"),
+        ({"warmup_epochs": 1, "steps_per_epoch": 0}, "steps_per_epoch is the number of optimizer steps in an epoch"),
+        ({"warmup_steps": 5, "warmup_epochs": 1, "steps_per_epoch": 9}, "in steps or in epochs; got warmup_steps=5"),
         ({"max_norm": 0}, "max_norm is the largest norm of the average, above 0 and finite; got 0"),
         ({"weight_decay": -0.1}, "weight_decay is the factor of the L2 gradient"),
     ],

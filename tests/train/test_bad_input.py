@@ -30,6 +30,10 @@ CASES = {
     "empty workdir": (["--workdir", ""], ["workdir must be a folder, or left out; got ''"]),
     "batch size": (["--batch-size", "100", "--workers", "8"], ["100 for 8 workers", "--batch-size 96 or 104"]),
     "no nodes": (["--compressor", "hierarchical(dense(), top_k(0.1))"], ["nodes=None", "--nodes with the number"]),
+    "masking between nodes": (
+        ["--optimizer", "dgc", "--nodes", "2", "--compressor", "hierarchical(dense(), top_k(0.1))"],
+        ["with nodes=2 it would leave dgc no momentum", "--no-masking"],
+    ),
     "half a cluster": (["--num-processes", "2"], ["go together"]),
     "process": (
         ["--coordinator", "127.0.0.1:1", "--num-processes", "2", "--process-id", "2"],

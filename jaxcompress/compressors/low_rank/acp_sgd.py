@@ -50,7 +50,8 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
     two.
 
     Guarantees: ``mean == pmean(sent)``; ``|x - sent|^2 <= |x|^2`` with an exact `inner`. On a constant gradient it
-    converges to the best approximation of that rank; at full rank it is dense. Biased: use it inside `error_feedback`.
+    converges to the best approximation of that rank; at full rank it is dense, of square matrices. Biased: use it
+    inside `error_feedback`.
 
     Args:
       rank: Columns of the factors, at least 1; at most ``min(n, m)`` are used.
