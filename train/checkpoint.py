@@ -103,7 +103,7 @@ def put_aside(folder: Path, bad: dict[int, str]) -> None:
 
 def check_same_run(workdir: Path, saved: dict[str, Any], now: dict[str, Any]) -> None:
     """Raises an `InputError` that names every setting in which the checkpoint and this run differ."""
-    now = json.loads(json.dumps(now))  # as the saved ones are: tuples became lists
+    saved, now = (json.loads(json.dumps(one)) for one in (saved, now))  # tuples become lists
     differences = [
         f"{field} was {saved.get(field)!r}, is now {now.get(field)!r}"
         for field in sorted(saved | now)

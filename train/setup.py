@@ -117,5 +117,7 @@ def find_progress(workdir: Path, checkpoints: Checkpoints, settings: dict[str, A
     with together():
         if not record.keys() >= {"settings", "progress"}:
             raise InputError(f"the checkpoints in {str(workdir)!r} are not of this program. Give another --workdir.")
-        check_same_run(workdir, record["settings"], settings)
+        # What an earlier version did not know yet, it did as the default does.
+        defaults = {field: value for field, value in dataclasses.asdict(Config()).items() if field in settings}
+        check_same_run(workdir, defaults | record["settings"], settings)
     return Progress(**record["progress"])

@@ -8,8 +8,10 @@ import pytest
 
 import jaxcompress
 from train.checkpoint import Checkpoints, check_same_run
+from train.config import Config
 from train.errors import InputError
 from train.integrity import SEAL
+from train.setup import find_progress, resumable_settings
 
 STEPS = (10, 20, 30)
 
@@ -121,3 +123,13 @@ def test_another_run_is_named_field_by_field(tmp_path):
 def bits(x: jax.Array) -> np.ndarray:
     """The numbers of an array, those of a random key too."""
     return np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+
+
+def test_a_setting_that_is_newer_than_the_checkpoint_was_at_its_default(tmp_path, state):
+    checkpoints = Checkpoints(tmp_path, keep=3)
+    before = resumable_settings(Config(), "dense()", 4)
+    before.pop("masking")
+    checkpoints.save(10, state, {"settings": before, "progress": {}})
+    find_progress(tmp_path, checkpoints, resumable_settings(Config(), "dense()", 4))
+    with pytest.raises(InputError, match="masking was True, is now False"):
+        find_progress(tmp_path, checkpoints, resumable_settings(Config(masking=False), "dense()", 4))
