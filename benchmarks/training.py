@@ -63,9 +63,9 @@ RUNS = [
     Run("transformer", "configs/shakespeare_transformer_power_sgd.yaml", in_readme=True),
     Run("transformer", "configs/shakespeare_transformer_top_k.yaml", in_readme=True),
     Run("transformer", "configs/shakespeare_transformer_dgc.yaml", in_readme=True),
-    Run("transformer", "configs/shakespeare_transformer_top_k.yaml", "error_feedback(top_k(0.01))"),
     Run("lstm", "configs/shakespeare_lstm_dense.yaml", in_readme=True),
     Run("lstm", "configs/shakespeare_lstm_power_sgd.yaml", in_readme=True),
+    Run("lstm", "configs/shakespeare_lstm_top_k.yaml", in_readme=True),
     Run("lstm", "configs/shakespeare_lstm_dgc.yaml", in_readme=True),
 ]
 
