@@ -54,7 +54,8 @@ def test_dgc_forgets_the_momentum_of_what_it_sent_unless_told_not_to(masking):
     optimizer = make_optimizer(config, top_k(0.1), optax.constant_schedule(0.1), "data")
     params = {"kernel": jnp.zeros((10, 10))}
     grads = {"kernel": jax.random.normal(jax.random.key(0), (2, 10, 10))}
-    state = jax.vmap(lambda g: optimizer.update(g, optimizer.init(params), params)[1], axis_name="data")(grads)
+    step = jax.vmap(lambda g: optimizer.update(g, optimizer.init(params), params)[1], axis_name="data")
+    state = jax.jit(step)(grads)
     nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, MomentumCorrectionState))
     (memory,) = (node for node in nodes if isinstance(node, MomentumCorrectionState))
     forgotten = jnp.sum(memory.velocity.value["kernel"] == 0, axis=(1, 2))
