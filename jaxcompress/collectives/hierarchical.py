@@ -37,14 +37,15 @@ def hierarchical(intra: Compressor, inter: Compressor) -> Compressor:
 
     so ``mean == pmean(sent)`` over all devices: the device that compressed a share answers for its node, and its
     ordinary error memory carries what `inter` dropped. An array's share is a run of rows of the matrix that `power_sgd`
-    sees in it, so that `inter` gets matrices; an array with fewer rows than D is cut as a vector.
+    sees in it, turned where it is wider than long, so that `inter` gets matrices with many rows (and selects rows of
+    these); an array whose longer side is shorter than D is cut as a vector.
     Labels by shape or size want whole arrays: ``partition({"matrix": hierarchical(…), …}, by_shape())``.
 
     How it travels: one reduce-scatter and one all-gather inside the nodes, for all arrays together, and as `inter`
     sends ``1/D`` of every array between them. `bits` counts both links; `message_bits`, which decides what is worth
     compressing, the slow one.
 
-    Guarantees: the law. With one node it is dense, with one device a node it is `inter`.
+    Guarantees: the law. With one node it is dense, with one device a node it is `inter`, for matrices as they are cut.
 
     Args:
       intra: ``dense()``.
