@@ -10,16 +10,15 @@ that fails is named at the end, with exit code 1, and loses no other's row.
 """
 
 import dataclasses
-import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import tyro
 
 from benchmarks.report import circumstances, markdown, read_csv, write_between, write_csv
 from benchmarks.schemes import SCHEMES
+from benchmarks.training_run import summary
 
 FILE, PAGE = "catalogue.csv", Path(__file__).parent.parent / "docs" / "catalogue.md"
 CONFIG, STEPS, STEPS_PER_EPOCH = "configs/mnist_dense.yaml", 200, 468
@@ -54,7 +53,7 @@ def main(options: Options) -> int:
         if options.only and name not in options.only:
             continue
         try:
-            row = {"scheme": name, **measure(name), **about}
+            row = {"scheme": name, **summary(arguments(name)), **about}
         except subprocess.CalledProcessError as error:
             failed.append(f"{name}: exit code {error.returncode}")
             continue
@@ -69,17 +68,10 @@ def main(options: Options) -> int:
     return 1 if failed else 0
 
 
-def command(name: str) -> list[str]:
-    """What trains with this scheme, to be called by a Python interpreter."""
+def arguments(name: str) -> list[str]:
+    """What the training program is called with to train with this scheme."""
     length = ["--epochs", f"{STEPS / STEPS_PER_EPOCH:.6f}", "--warmup-epochs", "0.1"]
-    return ["-m", "train", CONFIG, *length, "--compressor", SCHEMES[name], *OPTIONS.get(name, ())]
-
-
-def measure(name: str) -> dict[str, Any]:
-    """The summary of one run, with the command that gives it again."""
-    done = subprocess.run([sys.executable, *command(name)], stdout=subprocess.PIPE, text=True, check=True)
-    shown = " ".join(f'"{word}"' if "(" in word else word for word in command(name))
-    return {**json.loads(done.stdout.splitlines()[-1]), "command": f"python {shown}"}
+    return [CONFIG, *length, "--compressor", SCHEMES[name], *OPTIONS.get(name, ())]
 
 
 def table(rows: list[dict[str, str]]) -> list[dict[str, str]]:

@@ -12,15 +12,13 @@ against bytes.
 """
 
 import dataclasses
-import json
-import subprocess
-import sys
 from typing import Any, Literal, NamedTuple
 
 import tyro
 
 from benchmarks.report import RESULTS, circumstances, markdown, read_csv, write_csv, write_page, write_readme
 from benchmarks.training_plot import plot
+from benchmarks.training_run import summary
 from benchmarks.training_table import seeds, table
 from train.config import load_config
 
@@ -108,13 +106,10 @@ def _expression(run: Run) -> str:
 
 def measure(run: Run, seed: int) -> dict[str, Any]:
     """One run's summary, with the command that gives it again."""
-    command = ["-m", "train", run.config, "--seed", str(seed)]
+    arguments = [run.config, "--seed", str(seed)]
     if run.compressor:
-        command += ["--compressor", run.compressor]
-    done = subprocess.run([sys.executable, *command], stdout=subprocess.PIPE, text=True, check=True)
-    summary = json.loads(done.stdout.splitlines()[-1])
-    shown = " ".join(f'"{word}"' if "(" in word else word for word in command)
-    return {"group": run.group, "config": run.config, "seed": seed, **summary, "command": f"python {shown}"}
+        arguments += ["--compressor", run.compressor]
+    return {"group": run.group, "config": run.config, "seed": seed, **summary(arguments)}
 
 
 def _name(row: dict[str, Any]) -> tuple[str, ...]:

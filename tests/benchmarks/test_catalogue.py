@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from train_helpers import finish, start, summary_of
 
-from benchmarks.catalogue import FILE, LEFT_OUT, PAGE, Options, command, names, page, table
+from benchmarks.catalogue import FILE, LEFT_OUT, PAGE, Options, arguments, names, page, table
 from benchmarks.report import read_csv
 from benchmarks.schemes import SCHEMES
 from train.config import load_config
@@ -27,7 +27,7 @@ ROW = {
 
 @pytest.mark.parametrize("name", names())
 def test_every_command_is_a_run_of_200_steps_with_its_scheme(name):
-    config = load_config(command(name)[2:])
+    config = load_config(arguments(name))
     assert round(config.epochs * 468) == 200
     assert (config.name, config.compressor, config.workers) == ("mnist_dense", SCHEMES[name], 4)
     assert config.learning_rate == (0.0001 if name == "sign_majority" else 0.05)
@@ -67,6 +67,6 @@ def test_the_page_shows_what_was_measured():
 @needs_mnist
 @pytest.mark.parametrize("name", names())
 def test_every_scheme_learns_in_200_steps(name):
-    summary = summary_of(finish(start(*command(name)[2:]), timeout_seconds=600))
+    summary = summary_of(finish(start(*arguments(name)), timeout_seconds=600))
     assert summary["steps"] == 200
     assert summary["test_accuracy"] > LEARNS

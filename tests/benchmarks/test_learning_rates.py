@@ -1,0 +1,37 @@
+"""The rate that dense runs choose."""
+
+import pytest
+
+from benchmarks.learning_rates import chosen, place, table
+
+
+def row(rate, seed, accuracy, group="cifar10"):
+    return {
+        **{"group": group, "learning_rate": str(rate), "seed": str(seed), "test_accuracy": str(accuracy)},
+        **{"test_perplexity": "5.5", "test_loss": "0.9", "train_loss": "1.1"},
+    }
+
+
+def test_the_best_mean_is_chosen_where_it_stands_out():
+    assert chosen({0.1: [0.60, 0.62], 0.2: [0.70, 0.72], 0.4: [0.65, 0.67]}) == 0.2
+    assert chosen({0.1: [5.9, 5.8], 0.2: [5.5, 5.6], 0.4: [5.7, 5.6]}, least=True) == 0.2
+
+
+@pytest.mark.parametrize("least", [False, True])
+def test_a_difference_below_one_standard_error_of_the_best_gives_the_lower_rate(least):
+    # The best mean is 0.71 with a standard error of 0.02 / √2 / √2 = 0.01; without noise in it any difference counts.
+    sign = -1 if least else 1
+    noisy = {0.1: [sign * 0.7005] * 2, 0.2: [sign * 0.70, sign * 0.72], 0.4: [sign * 0.71, sign * 0.70]}
+    assert chosen(noisy, least=least) == 0.1
+    assert chosen(noisy | {0.1: [sign * 0.6995] * 2}, least=least) == 0.2
+    assert chosen({0.1: [sign * 0.7], 0.2: [sign * 0.7001]}, least=least) == 0.2
+
+
+def test_a_line_for_each_rate_in_the_order_of_the_file_and_the_chosen_one_in_bold():
+    rows = [row(0.1, 0, 0.6), row(0.1, 1, 0.62), row(0.05, 0, 0.5), row(2.0, 0, 0.5, "lstm")]
+    lines = table(sorted(rows, key=place))
+    assert [(line["learning rate"], line["test accuracy"], line["perplexity"], line["seeds"]) for line in lines] == [
+        ("0.05", "50.00 %", "", "1"),
+        ("**0.1**", "61.00 ± 1.41 %", "", "2"),
+        ("**2**", "", "5.500", "1"),
+    ]
