@@ -2,6 +2,7 @@
 
     python -m benchmarks.training                       every run, into results/training.csv; hours with several seeds
     python -m benchmarks.training --only digits mnist   some of them; the others' rows stay
+    python -m benchmarks.training --only resnet18       those for an accelerator, left out if not named
     python -m benchmarks.training --seeds 0 1 2         each of them three times; tables give mean ± standard deviation
     … --only mnist --compressor "dense()" "error_feedback(top_k(0.01))"    some compressors of these
     python -m benchmarks.training --only table          none: table and picture anew, from the file
@@ -57,6 +58,11 @@ RUNS = [
     Run("cifar10", "configs/cifar10_resnet8_power_sgd.yaml", in_readme=True),
     Run("cifar10", "configs/cifar10_resnet8_power_sgd.yaml", "error_feedback(power_sgd(4))"),
     Run("cifar10", "configs/cifar10_resnet8_dgc.yaml", in_readme=True),
+    Run("resnet18", "configs/cifar10_resnet18_dense.yaml", in_readme=True),
+    Run("resnet18", "configs/cifar10_resnet18_top_k.yaml", in_readme=True),
+    Run("resnet18", "configs/cifar10_resnet18_power_sgd.yaml", in_readme=True),
+    Run("resnet18", "configs/cifar10_resnet18_power_sgd.yaml", "error_feedback(power_sgd(4))"),
+    Run("resnet18", "configs/cifar10_resnet18_dgc.yaml", in_readme=True),
     Run("transformer", "configs/shakespeare_transformer_dense.yaml", in_readme=True),
     Run("transformer", "configs/shakespeare_transformer_power_sgd.yaml", in_readme=True),
     Run("transformer", "configs/shakespeare_transformer_top_k.yaml", in_readme=True),
@@ -66,14 +72,16 @@ RUNS = [
     Run("lstm", "configs/shakespeare_lstm_top_k.yaml", in_readme=True),
     Run("lstm", "configs/shakespeare_lstm_dgc.yaml", in_readme=True),
 ]
+# Hours of an accelerator each, so they are run where they are named.
+ON_DEMAND = {"resnet18"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     """Which runs, and with which seeds."""
 
-    # All if none is named.
-    only: tuple[Literal["digits", "mnist", "dgc", "cifar10", "transformer", "lstm", "table"], ...] = ()
+    # All but resnet18 if none is named.
+    only: tuple[Literal["digits", "mnist", "dgc", "cifar10", "resnet18", "transformer", "lstm", "table"], ...] = ()
     compressor: tuple[str, ...] = ()  # of the named, with a compressor of one of these expressions; all without any
     seeds: tuple[int, ...] = (0,)  # one run for each
 
@@ -82,7 +90,7 @@ def main(options: Options) -> None:
     """Runs them one after the other, and writes after each, so that an interruption loses none."""
     about = circumstances()
     for run in RUNS:
-        if options.only and run.group not in options.only:
+        if run.group not in (options.only or {run.group} - ON_DEMAND):
             continue
         if options.compressor and _expression(run) not in options.compressor:
             continue

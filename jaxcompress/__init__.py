@@ -50,6 +50,7 @@ from jaxcompress.distributed.placement import (
     state_specs,
 )
 from jaxcompress.distributed.step import local_value_and_grad, make_train_step
+from jaxcompress.distributed.virtual import VirtualMesh
 from jaxcompress.expression import ExpressionError, parse, unparse
 from jaxcompress.feedback.control_variate import control_variate
 from jaxcompress.feedback.ef21 import ef21, ef21_sgdm
@@ -158,6 +159,7 @@ __all__ = [
     "ExpressionError",
     "initialize_processes",
     "virtual_cpu_workers",
+    "VirtualMesh",
     "data_mesh",
     "node_mesh",
     "init_state",

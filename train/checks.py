@@ -54,8 +54,21 @@ def check_config(config: Config) -> None:
             f"sent: with nodes={config.nodes} it would leave dgc no momentum. Use --no-masking."
         )
     check_processes(config)
+    if config.vmap:
+        check_vmap(config)
     if config.workers is not None:
         check_batch_size(config, config.workers)
+
+
+def check_vmap(config: Config) -> None:
+    """Raises an `InputError` unless it is known how many workers share the device, and they are on one network."""
+    if config.workers is None:
+        raise InputError("with vmap the workers share one device, so their number has to be given; use --workers N.")
+    if config.nodes is not None or config.num_processes not in (None, 1):
+        raise InputError(
+            f"with vmap the workers share one device of one process; got nodes={config.nodes} and "
+            f"num_processes={config.num_processes}. Use --no-vmap, or leave these out."
+        )
 
 
 def check_batch_size(config: Config, workers: int) -> None:

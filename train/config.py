@@ -73,6 +73,9 @@ class Config:
     """Seed of the initial parameters and of the order of the data; from 0 to 2**32 - 1."""
     workers: int | None = None
     """Workers in all processes together; None means every device. On a CPU, N makes N virtual devices."""
+    vmap: bool = False
+    """Whether the workers share one device, by jax.vmap: many workers on one GPU. The numbers are those of as many
+    devices, to rounding, and the bytes are counted as theirs, but nothing is sent."""
     nodes: int | None = None
     """Nodes that hierarchical() compresses between, each an equal part of the workers in the order of processes; None:
     one network joins all workers."""

@@ -13,6 +13,7 @@ from train.checks import check_workers
 from train.config import Config
 from train.errors import InputError, user_input
 
+Mesh = jax.sharding.Mesh | jaxcompress.VirtualMesh
 Axes = str | tuple[str, ...]  # what a mesh calls its workers: one axis, or on nodes two, the slow one first
 
 
@@ -23,16 +24,18 @@ def join_processes(config: Config) -> None:
         print(f"waiting for {others} other processes at {config.coordinator}", file=sys.stderr, flush=True)
     with user_input():
         processes = jaxcompress.initialize_processes(config.coordinator, config.num_processes, config.process_id)
-    if config.workers is not None:
+    if config.workers is not None and not config.vmap:
         check_workers(config.workers, processes)
         with user_input("workers"):
             # Before the first use of a device; on a machine with GPUs it changes nothing that is used.
             jaxcompress.virtual_cpu_workers(config.workers // processes)
 
 
-def make_mesh(config: Config) -> jax.sharding.Mesh:
+def make_mesh(config: Config) -> Mesh:
     """The mesh of all workers of all processes, with a second axis where they are on nodes."""
     with user_input("workers"):
+        if config.vmap and config.workers is not None:
+            return jaxcompress.VirtualMesh(config.workers)
         flat = jaxcompress.data_mesh(config.workers)
     if config.nodes is None:
         return flat
@@ -40,7 +43,7 @@ def make_mesh(config: Config) -> jax.sharding.Mesh:
         return jaxcompress.node_mesh(config.nodes, workers=config.workers)
 
 
-def axes_of(mesh: jax.sharding.Mesh) -> Axes:
+def axes_of(mesh: Mesh) -> Axes:
     """The axes of a mesh as the library takes them."""
     return mesh.axis_names[0] if len(mesh.axis_names) == 1 else mesh.axis_names
 

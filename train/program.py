@@ -1,5 +1,6 @@
 """The compiled training step of a run, and the bytes that it sends, counted in the program itself."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ from train.optimizer import make_optimizer
 from train.processes import axes_of
 from train.setup import Setup
 from train.task import Batch, init_model, make_loss
+
+Count = Callable[..., jaxcompress.Traffic]  # what a step sends; of a conditional, as `branch` says
 
 
 class TrainState(NamedTuple):
@@ -35,36 +38,45 @@ class Program(NamedTuple):
 
 def build_program(setup: Setup, model: nn.Module, schedule: optax.Schedule, batch: Batch) -> tuple[TrainState, Program]:
     """The state before the first step, and the program for batches like `batch`."""
-    mesh, axes = setup.mesh, axes_of(setup.mesh)
-    shards = jaxcompress.shard_batch(batch, mesh, axes)
-    params, batch_stats = jaxcompress.replicate(init_model(model, batch, setup.config.seed), mesh)
+    params, batch_stats = jaxcompress.replicate(init_model(model, batch, setup.config.seed), setup.mesh)
+    shards = jaxcompress.shard_batch(batch, setup.mesh, axes_of(setup.mesh))
 
-    def build(compressor: jaxcompress.Compressor) -> tuple[TrainState, Any, str]:
-        with user_input("compressor"):
-            optimizer = make_optimizer(setup.config, compressor, schedule, axes)
-        step = jaxcompress.make_train_step(
-            make_loss(model), optimizer, mesh, axes, micro_batches=setup.config.micro_batches
-        )
+    def build(compressor: jaxcompress.Compressor) -> tuple[TrainState, Any, Count]:
+        optimizer, make_step = _maker(setup, model, schedule, compressor)
         # Here the compressor meets the arrays of the model for the first time, and may not know what to do with them.
         with user_input("compressor"):
-            state = TrainState(params, jaxcompress.init_state(optimizer, params, mesh, axes), batch_stats)
-            lowered = step.lower(*state, shards)
+            opt_state = jaxcompress.init_state(optimizer, params, setup.mesh, axes_of(setup.mesh))
+            state = TrainState(params, opt_state, batch_stats)
+            lowered = make_step(setup.mesh).lower(*state, shards)
         compiled = lowered.compile()
-        return state, compiled, compiled.as_text()
+        if isinstance(setup.mesh, jaxcompress.VirtualMesh):
+            asked = make_step(setup.mesh.abstract).trace(*state, shards).jaxpr
+            return state, compiled, functools.partial(jaxcompress.traffic_of_jaxpr, asked)
+        return state, compiled, functools.partial(jaxcompress.traffic_of_hlo, compiled.as_text())
 
-    state, step, text = build(setup.compressor)
+    state, step, sent = build(setup.compressor)
     is_dense = jaxcompress.unparse(setup.compressor) == jaxcompress.unparse(jaxcompress.dense())
     # The baseline is compiled only to be counted; it never runs.
-    dense_text = text if is_dense else build(jaxcompress.dense())[-1]
-    sent, dense_sent = (jaxcompress.traffic_of_hlo(each).wire_bytes for each in (text, dense_text))
-    return state, Program(step, sent, _final(setup.compressor, text), dense_sent)
+    dense_sent = sent if is_dense else build(jaxcompress.dense())[-1]
+    return state, Program(step, sent().wire_bytes, _final(setup.compressor, sent), dense_sent().wire_bytes)
 
 
-def _final(compressor: jaxcompress.Compressor, text: str) -> float:
+def _maker(
+    setup: Setup, model: nn.Module, schedule: optax.Schedule, compressor: jaxcompress.Compressor
+) -> tuple[optax.GradientTransformation, Callable[..., Any]]:
+    """The optimizer with this compressor, and what makes a step with it over the workers of a mesh."""
+    axes, parts = axes_of(setup.mesh), setup.config.micro_batches
+    with user_input("compressor"):
+        optimizer = make_optimizer(setup.config, compressor, schedule, axes)
+    loss = make_loss(model)
+    return optimizer, lambda mesh: jaxcompress.make_train_step(loss, optimizer, mesh, axes, micro_batches=parts)
+
+
+def _final(compressor: jaxcompress.Compressor, sent: Count) -> float:
     """Bytes of the last choice of a switch; other conditionals, as of `acp_sgd`, have no last one."""
     if not {"switch", "dgc_ladder"} & constructors_in(jaxcompress.unparse(compressor)):
-        return jaxcompress.traffic_of_hlo(text).wire_bytes
-    return jaxcompress.traffic_of_hlo(text, branch=lambda choices: choices[-1]).wire_bytes
+        return sent().wire_bytes
+    return sent(branch=lambda choices: choices[-1]).wire_bytes
 
 
 def count(params: Any) -> int:

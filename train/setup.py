@@ -5,8 +5,6 @@ import dataclasses
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-
 import jaxcompress
 from train.checkpoint import Checkpoints, check_same_run
 from train.checks import check_batch_size, check_config
@@ -15,7 +13,7 @@ from train.data.catalogue import DATASETS, TEXTS
 from train.errors import InputError, unknown, user_input
 from train.expression import constructors_in
 from train.models.catalogue import IMAGE_MODELS, MODELS, TEXT_MODELS
-from train.processes import join_processes, make_mesh, together
+from train.processes import Mesh, join_processes, make_mesh, together
 from train.progress import Progress
 from train.workdir import open_workdir
 
@@ -38,7 +36,7 @@ class Setup(NamedTuple):
 
     config: Config
     compressor: jaxcompress.Compressor
-    mesh: jax.sharding.Mesh
+    mesh: Mesh
     settings: dict[str, Any]  # what a checkpoint must agree on, with the canonical compressor and the true workers
     workdir: Path | None
     checkpoints: Checkpoints | None  # None without a workdir

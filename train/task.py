@@ -8,10 +8,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 import jaxcompress
-from train.processes import axes_of
+from train.processes import Mesh, axes_of
 
 Batch = dict[str, Any]
 
@@ -48,7 +48,8 @@ class Evaluation:
     def __init__(self, model: nn.Module, mesh: Mesh):
         """Prepares the jitted sums over one batch, the same on every worker."""
         self._mesh, self._axes = mesh, axes_of(mesh)
-        self._sums = jax.jit(lambda *arguments: batch_sums(model, *arguments), out_shardings=_replicated(mesh))
+        everywhere = None if isinstance(mesh, jaxcompress.VirtualMesh) else NamedSharding(mesh, PartitionSpec())
+        self._sums = jax.jit(lambda *arguments: batch_sums(model, *arguments), out_shardings=everywhere)
 
     def __call__(self, params: Any, batch_stats: Any, batches: Iterable[Batch]) -> dict[str, float]:
         """The mean loss, the accuracy and the perplexity over all `batches` of this process and the others."""
@@ -74,8 +75,3 @@ def perplexity(loss: float) -> float:
         return math.exp(loss)
     except OverflowError:
         return math.inf
-
-
-def _replicated(mesh: Mesh) -> NamedSharding:
-    """The whole of an array on every device."""
-    return NamedSharding(mesh, PartitionSpec())

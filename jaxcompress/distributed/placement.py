@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import AbstractMesh
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress.base import AxisName, PerWorker
+from jaxcompress.distributed.virtual import AnyMesh, sharding
 from jaxcompress.feedback.momentum_correction import check_one_momentum
 from jaxcompress.ops.checks import check_integer
 from jaxcompress.ops.offload import check_memory_kind, fetched
@@ -19,16 +20,16 @@ from jaxcompress.ops.storage import is_stored8, read, to_nearest
 from jaxcompress.ops.trees import path_text
 
 
-def replicate(tree: Any, mesh: Mesh) -> Any:
+def replicate(tree: Any, mesh: AnyMesh) -> Any:
     """A copy of `tree`, the same in every process, on every device of `mesh`; safe to donate."""
-    everywhere = NamedSharding(mesh, P())
+    everywhere = sharding(mesh, P())
     # Through NumPy, which belongs to no device: with several processes an array of one device could not go elsewhere.
     on_host = jax.tree.map(_to_host, tree)
     placed = jax.jit(lambda host: jax.tree.map(jnp.copy, host), out_shardings=everywhere)(on_host)
     return jax.tree.map(_like, placed, tree)
 
 
-def shard_batch(batch: Any, mesh: Mesh, axis_name: AxisName = "data") -> Any:
+def shard_batch(batch: Any, mesh: AnyMesh, axis_name: AxisName = "data") -> Any:
     """Splits a batch over the workers: this process's rows in, arrays of all processes' rows out.
 
     Raises:
@@ -45,7 +46,7 @@ def shard_batch(batch: Any, mesh: Mesh, axis_name: AxisName = "data") -> Any:
                 f"a batch of {x.shape[0]} rows does not divide by {local_workers} workers of this process; every "
                 f"worker gets the same number of rows, or the average over workers would not be that over rows."
             )
-        return jax.make_array_from_process_local_data(NamedSharding(mesh, P(axis_name)), x)
+        return jax.make_array_from_process_local_data(sharding(mesh, P(axis_name)), x)
 
     return jax.tree.map(place, batch)
 
@@ -53,7 +54,7 @@ def shard_batch(batch: Any, mesh: Mesh, axis_name: AxisName = "data") -> Any:
 def init_state(
     optimizer: optax.GradientTransformation,
     params: Any,
-    mesh: Mesh,
+    mesh: AnyMesh,
     axis_name: AxisName = "data",
     memory_kind: str | None = None,
 ) -> Any:
@@ -62,7 +63,7 @@ def init_state(
     Args:
       optimizer: An Optax chain with `compress` in it.
       params: The parameters.
-      mesh: From `data_mesh`.
+      mesh: From `data_mesh`, or a `VirtualMesh`.
       axis_name: The axis of the workers.
       memory_kind: Where `PerWorker` parts, such as error memories, are kept between steps: ``"pinned_host"`` frees the
         device of a copy of the gradients, where the backend has such a memory; `make_train_step` fetches and returns
@@ -72,13 +73,13 @@ def init_state(
       ValueError: if the mesh has no such axis, the devices have no such memory, or if momentum stands after `compress`
         with `momentum_correction`.
     """
-    check_memory_kind(memory_kind, mesh)
+    check_memory_kind(memory_kind, mesh.local_devices)
     workers = _workers(mesh, axis_name)
     shapes = jax.eval_shape(optimizer.init, params)
     check_one_momentum(shapes)
-    own = NamedSharding(mesh, P(axis_name), memory_kind=memory_kind)
+    own = sharding(mesh, P(axis_name), memory_kind)
     shardings = jax.tree.map(
-        lambda node: jax.tree.map(lambda _: own, node) if _is_per_worker(node) else NamedSharding(mesh, P()),
+        lambda node: jax.tree.map(lambda _: own, node) if _is_per_worker(node) else sharding(mesh, P()),
         shapes,
         is_leaf=_is_per_worker,
     )
@@ -108,7 +109,7 @@ def as_block(state: Any) -> Any:
     return _map_per_worker(lambda x: x[None], state)
 
 
-def check_rows(state: Any, mesh: Mesh, axis_name: AxisName) -> None:
+def check_rows(state: Any, mesh: AnyMesh | AbstractMesh, axis_name: AxisName) -> None:
     """ValueError unless every `PerWorker` part of `state` has one row for each worker of `mesh`."""
     workers = _workers(mesh, axis_name)
     for path, node in jax.tree_util.tree_leaves_with_path(state, is_leaf=_is_per_worker):
@@ -157,7 +158,7 @@ def reshard_workers(state: Any, workers: int) -> Any:
     )
 
 
-def _workers(mesh: Mesh, axis_name: AxisName) -> int:
+def _workers(mesh: AnyMesh | AbstractMesh, axis_name: AxisName) -> int:
     """How many workers `mesh` has along `axis_name`; it may have other axes."""
     names = (axis_name,) if isinstance(axis_name, str) else axis_name
     unknown = [name for name in names if name not in mesh.shape]

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import Mesh
+from jax.sharding import AbstractMesh
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress._compat import may_differ, vary
@@ -14,6 +14,7 @@ from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.distributed.accumulation import accumulated
 from jaxcompress.distributed.placement import as_block, check_rows, own_part, state_specs
+from jaxcompress.distributed.virtual import AnyMesh, over_workers
 from jaxcompress.ops.checks import check_integer
 from jaxcompress.ops.offload import fetched, returned
 from jaxcompress.ops.trees import join, only, path_text
@@ -50,7 +51,7 @@ def local_value_and_grad(loss_fn: Callable, axis_name: AxisName = "data", has_au
 def make_train_step(
     loss_fn: Callable,
     optimizer: optax.GradientTransformation,
-    mesh: Mesh,
+    mesh: AnyMesh | AbstractMesh,
     axis_name: AxisName = "data",
     micro_batches: int = 1,
 ) -> Callable:
@@ -64,7 +65,8 @@ def make_train_step(
         changes without a gradient, such as BatchNorm's running statistics; ``{}`` if nothing does. `metrics` is a dict
         of scalars.
       optimizer: An Optax chain with `compress` in it, or any other that averages over `axis_name`.
-      mesh: From `data_mesh`.
+      mesh: From `data_mesh`, or a `VirtualMesh` of workers that share one device; an `AbstractMesh` gives a step that
+        can be traced and counted, and not run.
       axis_name: The axis of the workers.
       micro_batches: Into how many parts, one after the other, each worker cuts its rows: their gradients are averaged
         in at least float32 before the optimizer sees them, so that a large batch fits into memory, and is sent once.
@@ -101,9 +103,8 @@ def make_train_step(
         check_transaction(opt_state)
         kept, opt_state = opt_state, fetched(opt_state)
         specs = state_specs(opt_state, axis_name)
-        sharded = jax.shard_map(
-            local_step, mesh=mesh, in_specs=(P(), specs, P(), P(axis_name)), out_specs=(P(), specs, P(), P())
-        )
+        in_specs, out_specs = (P(), specs, P(), P(axis_name)), (P(), specs, P(), P())
+        sharded = over_workers(local_step, mesh, in_specs, out_specs)
         params, opt_state, extra, metrics = sharded(params, opt_state, extra, batch)
         return params, returned(opt_state, kept), extra, metrics
 

@@ -1,9 +1,9 @@
 """Memories that wait in the host's memory between steps, and are fetched to the device inside one."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax.sharding import Mesh
 
 
 def fetched(state: Any) -> Any:
@@ -16,9 +16,9 @@ def returned(state: Any, like: Any) -> Any:
     return jax.tree.map(lambda x, one: jax.device_put(x, jax.memory.Space.Host) if _on_host(one) else x, state, like)
 
 
-def check_memory_kind(memory_kind: str | None, mesh: Mesh) -> None:
-    """ValueError unless the devices of `mesh` have a memory of this name, or none is asked for."""
-    known = sorted({memory.kind for device in mesh.local_devices for memory in device.addressable_memories()})
+def check_memory_kind(memory_kind: str | None, devices: Sequence[Any]) -> None:
+    """ValueError unless `devices` have a memory of this name, or none is asked for."""
+    known = sorted({memory.kind for device in devices for memory in device.addressable_memories()})
     if memory_kind is not None and memory_kind not in known:
         raise ValueError(
             f"memory_kind is where per-worker state is kept between steps, one of {', '.join(map(repr, known))} on "

@@ -1,0 +1,114 @@
+"""Workers that share a device: the numbers of as many devices, the bytes that these would send, and what is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from helpers import FLOAT32
+from jax.sharding import SingleDeviceSharding
+
+from jaxcompress import (
+    VirtualMesh,
+    clip_by_local_norm,
+    compress,
+    data_mesh,
+    init_state,
+    make_train_step,
+    parse,
+    replicate,
+    shard_batch,
+    traffic_of_hlo,
+    traffic_of_jaxpr,
+    transaction,
+)
+from jaxcompress.distributed import virtual
+
+WORKERS, ROWS, STEPS = 4, 16, 3
+RNG = np.random.default_rng(0)
+BATCH = RNG.standard_normal((ROWS, 50), np.float32), RNG.standard_normal((ROWS, 30), np.float32)
+PARAMS = {"w": RNG.standard_normal((50, 30), np.float32), "b": np.zeros(30, np.float32)}
+KINDS = [
+    *("dense()", "error_feedback(top_k(0.05))", "error_feedback(power_sgd(2))", "error_feedback(two_phase(sign()))"),
+    *("qsgd(4)", "momentum_correction(dgc_ladder(0.05, warmup_steps=1))"),
+]
+
+
+def loss_of(params, extra, batch):
+    """A linear model, and the running mean of its first layer's input as what changes without a gradient."""
+    x, y = batch
+    loss = jnp.mean(jnp.square(x @ params["w"] + params["b"] - y))
+    return loss, ({"mean": 0.9 * extra["mean"] + 0.1 * x.mean(0)}, {"largest": jnp.abs(x).max()})
+
+
+def optimizer_with(text):
+    chain = optax.chain(clip_by_local_norm(9.0), compress(parse(text), min_compression_rate=1), optax.sgd(0.1))
+    return transaction(chain)
+
+
+def placed(text, mesh):
+    """The step over the workers of `mesh`, and its arguments."""
+    optimizer, params = optimizer_with(text), replicate(PARAMS, mesh)
+    arguments = (params, init_state(optimizer, params, mesh), replicate({"mean": np.zeros(50, np.float32)}, mesh))
+    return make_train_step(loss_of, optimizer, mesh, micro_batches=2), (*arguments, shard_batch(BATCH, mesh))
+
+
+def trained(text, mesh):
+    """Everything that a step gives, after some of them; and the step as it was compiled."""
+    step, (*state, batch) = placed(text, mesh)
+    compiled = step.lower(*state, batch).compile()
+    for _ in range(STEPS):
+        *state, metrics = compiled(*state, batch)
+    return (*state, metrics), compiled
+
+
+def asked_bytes(text, mesh):
+    """What a step would send with a device for each worker."""
+    step = make_train_step(loss_of, optimizer_with(text), mesh.abstract, micro_batches=2)
+    return traffic_of_jaxpr(step.trace(*placed(text, mesh)[1]).jaxpr).wire_bytes
+
+
+def numbers(tree):
+    return [np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x) for x in tree]
+
+
+@pytest.mark.parametrize("text", KINDS)
+def test_numbers_and_counted_bytes_are_those_of_as_many_devices(text):
+    found, _ = trained(text, VirtualMesh(WORKERS))
+    expected, on_devices = trained(text, data_mesh(WORKERS))
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for one, other in zip(numbers(jax.tree.leaves(found)), numbers(jax.tree.leaves(expected)), strict=True):
+        np.testing.assert_allclose(one, other, **FLOAT32)
+    assert {x.sharding for x in jax.tree.leaves(found)} == {SingleDeviceSharding(jax.devices()[0])}
+    assert asked_bytes(text, VirtualMesh(WORKERS)) == traffic_of_hlo(on_devices.as_text()).wire_bytes > 0
+
+
+def test_what_would_differ_between_workers_is_refused_and_not_taken_from_the_first():
+    mesh, optimizer = VirtualMesh(WORKERS), optax.sgd(0.1)
+    params = replicate(PARAMS, mesh)
+    step = make_train_step(loss_of, optimizer, mesh)
+    extra = {"mean": np.zeros(50, np.float32)}
+    with pytest.raises(ValueError, match="would differ between workers after this step"):
+        step(params, init_state(optimizer, params, mesh), extra, shard_batch(BATCH, mesh))
+
+
+def test_rows_that_do_not_divide_and_states_of_other_workers_are_refused():
+    with pytest.raises(ValueError, match="a batch of 16 rows does not divide by 3 workers"):
+        shard_batch(BATCH, VirtualMesh(3))
+    step, (params, _, *rest) = placed(KINDS[1], VirtualMesh(WORKERS))
+    _, (_, of_two, *_) = placed(KINDS[1], VirtualMesh(2))
+    with pytest.raises(ValueError, match=r"first axis of 4 workers; got \[\(2,\)\]"):
+        step(params, of_two, *rest)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize("workers", [0, -1, 1.5, True])
+def test_workers_are_counted(workers):
+    with pytest.raises(ValueError, match="workers is the number of workers that share one device"):
+        VirtualMesh(workers)
+
+
+def test_one_of_several_processes_is_refused(monkeypatch):
+    monkeypatch.setattr(virtual, "joined_processes", lambda: 2)
+    with pytest.raises(ValueError, match="2 processes are joined here; use data_mesh"):
+        VirtualMesh(WORKERS)
