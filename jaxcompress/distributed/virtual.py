@@ -105,10 +105,9 @@ def over_workers(function: Callable, mesh: AnyMesh | AbstractMesh, in_specs: tup
         # for devices finds what is wrong with it there.
         jax.eval_shape(on_devices, *args)
         in_axes = jax.tree.map(lambda spec: 0 if _is_split(spec) else None, in_specs, is_leaf=_is_spec)
-        rows = _each(lambda x: x.reshape(mesh.workers, -1, *x.shape[1:]), in_specs, args)
         by_worker = jax.vmap(function, in_axes, axis_name=mesh.axis_name, axis_size=mesh.workers)
-        results = by_worker(*rows)
-        joined = _each(lambda x: x.reshape(-1, *x.shape[2:]), out_specs, results)
+        parts = _each(lambda x: x.reshape(mesh.workers, len(x) // mesh.workers, *x.shape[1:]), in_specs, args)
+        joined = _each(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), out_specs, by_worker(*parts))
         return _each(lambda x: x[0], out_specs, joined, of_split=False)
 
     return vmapped

@@ -27,7 +27,7 @@ from jaxcompress.distributed import virtual
 WORKERS, ROWS, STEPS = 4, 16, 3
 RNG = np.random.default_rng(0)
 BATCH = RNG.standard_normal((ROWS, 50), np.float32), RNG.standard_normal((ROWS, 30), np.float32)
-PARAMS = {"w": RNG.standard_normal((50, 30), np.float32), "b": np.zeros(30, np.float32)}
+PARAMS = {"w": RNG.standard_normal((50, 30), np.float32), "b": np.zeros(30, np.float32), "none": np.zeros((0, 3))}
 KINDS = [
     *("dense()", "error_feedback(top_k(0.05))", "error_feedback(power_sgd(2))", "error_feedback(two_phase(sign()))"),
     *("qsgd(4)", "momentum_correction(dgc_ladder(0.05, warmup_steps=1))"),

@@ -1,4 +1,4 @@
-"""Training with workers that share a device: the result of as many devices, and the settings that do not fit."""
+"""The program of a run whose workers share a device: the result of as many devices, and settings that do not fit."""
 
 import dataclasses
 
