@@ -4,7 +4,7 @@
     python -m benchmarks.catalogue --only top_k sign     those called so; the others' rows stay
     python -m benchmarks.catalogue --only table          none: the table anew, from the file
 
-Each is configs/mnist_dense.yaml for 200 steps with another `--compressor`, in a process of its own: long enough to see
+Each is configs/mnist_dense.yaml for 200 steps at half its rate, in a process of its own: long enough to see
 that a scheme trains, and too short to say how well it does in the end, which is what `benchmarks.training` asks. One
 that fails is named at the end, with exit code 1, and loses no other's row.
 """
@@ -70,8 +70,8 @@ def main(options: Options) -> int:
 
 def arguments(name: str) -> list[str]:
     """What the training program is called with to train with this scheme."""
-    length = ["--epochs", f"{STEPS / STEPS_PER_EPOCH:.6f}", "--warmup-epochs", "0.1"]
-    return [CONFIG, *length, "--compressor", SCHEMES[name], *OPTIONS.get(name, ())]
+    short = ["--epochs", f"{STEPS / STEPS_PER_EPOCH:.6f}", "--warmup-epochs", "0.1", "--learning-rate", "0.05"]
+    return [CONFIG, *short, "--compressor", SCHEMES[name], *OPTIONS.get(name, ())]
 
 
 def table(rows: list[dict[str, str]]) -> list[dict[str, str]]:
