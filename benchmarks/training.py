@@ -37,6 +37,7 @@ class Run(NamedTuple):
 MNIST = [
     *("error_feedback(top_k(0.1))", "error_feedback(top_k(0.001))", "top_k(0.01)", "top_k(0.001)"),
     *(
+        "error_feedback(top_k(0.01, inner=qsgd(8)))",
         "error_feedback(block_top_k(0.1, inner=qsgd(8)))",
         "error_feedback(block_top_k(0.001, block=4096, inner=qsgd(6)))",
     ),
