@@ -47,6 +47,12 @@ class Options:
     rate: tuple[float, ...] = ()  # of the named, those with one of these rates; all without any
     seeds: tuple[int, ...] = (0, 1, 2)  # one run for each
 
+    def __post_init__(self) -> None:
+        """ValueError for a rate that none of the named has."""
+        known = {rate for group in self.only or TUNINGS if group in TUNINGS for rate in TUNINGS[group].rates}
+        if unknown := set(self.rate) - known:
+            raise ValueError(f"no run has a rate of {min(unknown):g}; there are {', '.join(map(str, sorted(known)))}.")
+
 
 def main(options: Options) -> None:
     """Runs them one after the other, and writes after each, so that an interruption loses none."""
@@ -120,7 +126,7 @@ def table(rows: list[dict[str, str]]) -> list[dict[str, str]]:
 
 def where(rows: list[dict[str, str]]) -> str:
     """What the rows were measured on."""
-    return f"{rows[-1]['machine']}; Python {rows[-1]['python']}, jax {rows[-1]['jax']}."
+    return "; ".join(sorted({f"{row['machine']}, Python {row['python']}, jax {row['jax']}" for row in rows})) + "."
 
 
 PAGE = """# Learning rates

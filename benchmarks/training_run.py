@@ -1,6 +1,7 @@
 """One run of the training program: its last line, and the command that gives it again."""
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,5 +15,4 @@ def summary(arguments: Sequence[str]) -> dict[str, Any]:
     """
     command = ["-m", "train", *arguments]
     done = subprocess.run([sys.executable, *command], stdout=subprocess.PIPE, text=True, check=True)
-    shown = " ".join(f'"{word}"' if "(" in word else word for word in command)
-    return {**json.loads(done.stdout.splitlines()[-1]), "command": f"python {shown}"}
+    return {**json.loads(done.stdout.splitlines()[-1]), "command": f"python {shlex.join(command)}"}

@@ -37,13 +37,19 @@ def local_value_and_grad(loss_fn: Callable, axis_name: AxisName = "data", has_au
     The gradient of replicated parameters would come out summed over all workers, and nothing would be left to compress.
 
     Args:
-      loss_fn: ``(params, *args) -> loss``, the mean over the worker's own batch; with `has_aux`, ``(loss, aux)``.
+      loss_fn: ``(params, *args) -> loss``, the mean over the worker's own batch, or over all of them, which gives the
+        same average; with `has_aux`, ``(loss, aux)``.
       axis_name: The axis of the workers.
       has_aux: As for ``jax.value_and_grad``.
     """
 
+    def own_loss(*args):
+        # A loss that is averaged already would be everyone's, and its gradient a share of it only.
+        found = loss_fn(*args)
+        return (vary(found[0], axis_name), *found[1:]) if has_aux else vary(found, axis_name)
+
     def value_and_grad(params, *args):
-        return jax.value_and_grad(loss_fn, has_aux=has_aux)(vary(params, axis_name), *args)
+        return jax.value_and_grad(own_loss, has_aux=has_aux)(vary(params, axis_name), *args)
 
     return value_and_grad
 

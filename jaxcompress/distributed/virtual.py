@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, Sharding, SingleDeviceSharding
+import numpy as np
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress._compat import joined_processes
@@ -27,7 +28,7 @@ class VirtualMesh:
       axis_name: The name of their axis.
 
     Raises:
-      ValueError: if `workers` is no integer of at least 1, or this process has joined others.
+      ValueError: if `workers` is no integer of at least 1, `axis_name` no text, or this process has joined others.
 
     Example:
       >>> mesh = VirtualMesh(8)
@@ -40,6 +41,8 @@ class VirtualMesh:
 
     def __post_init__(self) -> None:
         check_integer("workers", self.workers, 1, "the number of workers that share one device")
+        if not isinstance(self.axis_name, str) or not self.axis_name:
+            raise ValueError(f"axis_name is the name of the one axis of the workers, a text; got {self.axis_name!r}.")
         if (processes := joined_processes()) > 1:
             raise ValueError(
                 f"virtual workers share one device of one process, and {processes} processes are joined here; use "
@@ -80,10 +83,10 @@ class VirtualMesh:
 AnyMesh = Mesh | VirtualMesh
 
 
-def sharding(mesh: AnyMesh, spec: P, memory_kind: str | None = None) -> Sharding:
+def sharding(mesh: AnyMesh, spec: P, memory_kind: str | None = None) -> NamedSharding:
     """Where an array is that is split over `mesh` as `spec` says: of virtual workers, whole on their device."""
     if isinstance(mesh, VirtualMesh):
-        return SingleDeviceSharding(mesh.local_devices[0], memory_kind=memory_kind)
+        mesh, spec = Mesh(np.array(mesh.local_devices), ("device",), axis_types=(AxisType.Auto,)), P()
     return NamedSharding(mesh, spec, memory_kind=memory_kind)
 
 

@@ -18,7 +18,9 @@ def returned(state: Any, like: Any) -> Any:
 
 def check_memory_kind(memory_kind: str | None, devices: Sequence[Any]) -> None:
     """ValueError unless `devices` have a memory of this name, or none is asked for."""
-    known = sorted({memory.kind for device in devices for memory in device.addressable_memories()})
+    # Steps fetch from pinned memory, so that the bus need not wait; XLA ends the process over any other of the host's.
+    there = {memory.kind for device in devices for memory in device.addressable_memories()}
+    known = sorted(there & {"device", "pinned_host"})
     if memory_kind is not None and memory_kind not in known:
         raise ValueError(
             f"memory_kind is where per-worker state is kept between steps, one of {', '.join(map(repr, known))} on "

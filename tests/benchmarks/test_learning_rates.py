@@ -1,8 +1,14 @@
-"""The rate that dense runs choose."""
+"""The rate that dense runs choose; and that the configs have it."""
+
+from pathlib import Path
 
 import pytest
 
-from benchmarks.learning_rates import chosen, place, table
+from benchmarks.learning_rates import FILE, TUNINGS, chosen, measured, place, table
+from benchmarks.report import read_csv
+from train.config import load_config
+
+CONFIGS = Path(__file__).parent.parent.parent / "configs"
 
 
 def row(rate, seed, accuracy, group="cifar10"):
@@ -35,3 +41,17 @@ def test_a_line_for_each_rate_in_the_order_of_the_file_and_the_chosen_one_in_bol
         ("**0.1**", "61.00 ± 1.41 %", "", "2"),
         ("**2**", "", "5.500", "1"),
     ]
+
+
+@pytest.mark.parametrize("group", TUNINGS)
+def test_all_configs_have_the_rate_that_was_best_for_dense(group):
+    """It is one of those tried, and not the first or the last of them, beyond which a better one could be."""
+    tuning, rows = TUNINGS[group], read_csv(FILE)
+    assert load_config([tuning.config]).compressor == "dense()"
+    values = measured(rows, group)
+    assert tuple(values) == tuning.rates
+    best = chosen(values, least=tuning.measure == "test_perplexity")
+    assert best in tuning.rates[1:-1]
+    siblings = sorted(CONFIGS.glob(Path(tuning.config).name.replace("dense", "*")))
+    assert len(siblings) > 2
+    assert {load_config([str(path)]).learning_rate for path in siblings} == {best}

@@ -6,7 +6,6 @@ import numpy as np
 import optax
 import pytest
 from helpers import FLOAT32
-from jax.sharding import SingleDeviceSharding
 
 from jaxcompress import (
     VirtualMesh,
@@ -46,16 +45,16 @@ def optimizer_with(text):
     return transaction(chain)
 
 
-def placed(text, mesh):
+def placed(text, mesh, loss_fn=loss_of):
     """The step over the workers of `mesh`, and its arguments."""
     optimizer, params = optimizer_with(text), replicate(PARAMS, mesh)
     arguments = (params, init_state(optimizer, params, mesh), replicate({"mean": np.zeros(50, np.float32)}, mesh))
-    return make_train_step(loss_of, optimizer, mesh, micro_batches=2), (*arguments, shard_batch(BATCH, mesh))
+    return make_train_step(loss_fn, optimizer, mesh, micro_batches=2), (*arguments, shard_batch(BATCH, mesh))
 
 
-def trained(text, mesh):
+def trained(text, mesh, loss_fn=loss_of):
     """Everything that a step gives, after some of them; and the step as it was compiled."""
-    step, (*state, batch) = placed(text, mesh)
+    step, (*state, batch) = placed(text, mesh, loss_fn)
     compiled = step.lower(*state, batch).compile()
     for _ in range(STEPS):
         *state, metrics = compiled(*state, batch)
@@ -79,7 +78,7 @@ def test_numbers_and_counted_bytes_are_those_of_as_many_devices(text):
     assert jax.tree.structure(found) == jax.tree.structure(expected)
     for one, other in zip(numbers(jax.tree.leaves(found)), numbers(jax.tree.leaves(expected)), strict=True):
         np.testing.assert_allclose(one, other, **FLOAT32)
-    assert {x.sharding for x in jax.tree.leaves(found)} == {SingleDeviceSharding(jax.devices()[0])}
+    assert {device for x in jax.tree.leaves(found) for device in x.devices()} == {jax.devices()[0]}
     assert asked_bytes(text, VirtualMesh(WORKERS)) == traffic_of_hlo(on_devices.as_text()).wire_bytes > 0
 
 
@@ -99,6 +98,35 @@ def test_rows_that_do_not_divide_and_states_of_other_workers_are_refused():
     _, (_, of_two, *_) = placed(KINDS[1], VirtualMesh(2))
     with pytest.raises(ValueError, match=r"first axis of 4 workers; got \[\(2,\)\]"):
         step(params, of_two, *rest)
+
+
+def test_a_loss_that_is_averaged_already_gives_the_gradient_of_the_average():
+    def averaged(params, extra, batch):
+        loss, rest = loss_of(params, extra, batch)
+        return jax.lax.pmean(loss, "data"), rest
+
+    for mesh in VirtualMesh(WORKERS), data_mesh(WORKERS):
+        found, expected = trained("dense()", mesh, averaged)[0], trained("dense()", mesh)[0]
+        for one, other in zip(numbers(jax.tree.leaves(found)), numbers(jax.tree.leaves(expected)), strict=True):
+            np.testing.assert_allclose(one, other, **FLOAT32)
+
+
+def test_memories_can_wait_in_host_memory():
+    mesh, optimizer = VirtualMesh(WORKERS), optimizer_with(KINDS[1])
+    params, extra = replicate(PARAMS, mesh), replicate({"mean": np.zeros(50, np.float32)}, mesh)
+    state = init_state(optimizer, params, mesh, memory_kind="pinned_host")
+    step = make_train_step(loss_of, optimizer, mesh, micro_batches=2)
+    for _ in range(STEPS):
+        params, state, extra, metrics = step(params, state, extra, shard_batch(BATCH, mesh))
+    assert {x.sharding.memory_kind for x in jax.tree.leaves(state)} == {"pinned_host", "device"}
+    np.testing.assert_allclose(metrics["loss"], trained(KINDS[1], mesh)[0][-1]["loss"], rtol=1e-5)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize("axis_name", ["", 3, ("a", "b")])
+def test_the_axis_has_one_name(axis_name):
+    with pytest.raises(ValueError, match="axis_name is the name of the one axis of the workers, a text; got"):
+        VirtualMesh(WORKERS, axis_name)
 
 
 @pytest.mark.usefixtures("as_users_run_it")
