@@ -56,8 +56,9 @@ def trained(text, mesh, loss_fn=loss_of):
     """Everything that a step gives, after some of them; and the step as it was compiled."""
     step, (*state, batch) = placed(text, mesh, loss_fn)
     compiled = step.lower(*state, batch).compile()
+    # Not by what was compiled, which is strict about the sharding of arrays without entries.
     for _ in range(STEPS):
-        *state, metrics = compiled(*state, batch)
+        *state, metrics = step(*state, batch)
     return (*state, metrics), compiled
 
 
