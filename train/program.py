@@ -41,24 +41,24 @@ def build_program(setup: Setup, model: nn.Module, schedule: optax.Schedule, batc
     params, batch_stats = jaxcompress.replicate(init_model(model, batch, setup.config.seed), setup.mesh)
     shards = jaxcompress.shard_batch(batch, setup.mesh, axes_of(setup.mesh))
 
-    def build(compressor: jaxcompress.Compressor) -> tuple[TrainState, Any, Count]:
+    def build(compressor: jaxcompress.Compressor) -> tuple[TrainState, Callable[[], Any], Count]:
         optimizer, make_step = _maker(setup, model, schedule, compressor)
         # Here the compressor meets the arrays of the model for the first time, and may not know what to do with them.
         with user_input("compressor"):
             opt_state = jaxcompress.init_state(optimizer, params, setup.mesh, axes_of(setup.mesh))
             state = TrainState(params, opt_state, batch_stats)
             lowered = make_step(setup.mesh).lower(*state, shards)
-        compiled = lowered.compile()
         if isinstance(setup.mesh, jaxcompress.VirtualMesh):
             asked = make_step(setup.mesh.abstract).trace(*state, shards).jaxpr
-            return state, compiled, functools.partial(jaxcompress.traffic_of_jaxpr, asked)
-        return state, compiled, functools.partial(jaxcompress.traffic_of_hlo, compiled.as_text())
+            return state, lowered.compile, functools.partial(jaxcompress.traffic_of_jaxpr, asked)
+        compiled = lowered.compile()
+        return state, lambda: compiled, functools.partial(jaxcompress.traffic_of_hlo, compiled.as_text())
 
-    state, step, sent = build(setup.compressor)
+    state, compiled, sent = build(setup.compressor)
     is_dense = jaxcompress.unparse(setup.compressor) == jaxcompress.unparse(jaxcompress.dense())
-    # The baseline is compiled only to be counted; it never runs.
+    # The baseline is built only to be counted; it never runs.
     dense_sent = sent if is_dense else build(jaxcompress.dense())[-1]
-    return state, Program(step, sent().wire_bytes, _final(setup.compressor, sent), dense_sent().wire_bytes)
+    return state, Program(compiled(), sent().wire_bytes, _final(setup.compressor, sent), dense_sent().wire_bytes)
 
 
 def _maker(
