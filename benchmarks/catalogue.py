@@ -4,9 +4,9 @@
     python -m benchmarks.catalogue --only top_k sign     those called so; the others' rows stay
     python -m benchmarks.catalogue --only table          none: the table anew, from the file
 
-Each is configs/mnist_dense.yaml for 200 steps at half its rate, in a process of its own: long enough to see
-that a scheme trains, and too short to say how well it does in the end, which is what `benchmarks.training` asks. One
-that fails is named at the end, with exit code 1, and loses no other's row.
+Each is configs/mnist_dense.yaml for 200 steps with another `--compressor` and a rate of 0.05, in a process of its own:
+long enough to see that a scheme trains, and too short to say how well it does in the end, which is what
+`benchmarks.training` asks. One that fails is named at the end, with exit code 1, and loses no other's row.
 """
 
 import dataclasses
