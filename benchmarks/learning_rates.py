@@ -36,6 +36,7 @@ TUNINGS = {
     "mnist": Tuning("configs/mnist_dense.yaml", (0.025, 0.05, 0.1, 0.2)),
     "cifar10": Tuning("configs/cifar10_resnet8_dense.yaml", (0.05, 0.1, 0.2, 0.4)),
     "lstm": Tuning("configs/shakespeare_lstm_dense.yaml", (2.0, 4.0, 8.0, 16.0), "test_perplexity"),
+    "transformer": Tuning("configs/shakespeare_transformer_dense.yaml", (0.15, 0.3, 0.6), "test_perplexity"),
 }
 
 
@@ -43,7 +44,7 @@ TUNINGS = {
 class Options:
     """Which rates, and with which seeds."""
 
-    only: tuple[Literal["mnist", "cifar10", "lstm", "table"], ...] = ()  # all if none is named
+    only: tuple[Literal["mnist", "cifar10", "lstm", "transformer", "table"], ...] = ()  # all if none is named
     rate: tuple[float, ...] = ()  # of the named, those with one of these rates; all without any
     seeds: tuple[int, ...] = (0, 1, 2)  # one run for each
 
