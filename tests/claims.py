@@ -5,7 +5,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from books import Books, decayed, of_guesses, of_velocities
 from helpers import energy
+
+from jaxcompress import Compressor, error_feedback, parse, top_k
 
 
 class Claims(NamedTuple):
@@ -16,9 +19,10 @@ class Claims(NamedTuple):
     unbiased: bool = False  # E[sent] == x
     limit: str | None = None  # the expression at which it compresses nothing
     random: bool = False  # another key gives another message
-    forgets: bool = False  # what it does not send is not all kept, on purpose, and it cannot have an error memory
+    books: Books | None = None  # does not conserve updates, on purpose: what holds instead
     rounds: float = 0.0  # error of one entry that is stored in its memory, by the largest of the memory
     varies: bool = False  # bits depend on the step or the workers, and message_bits is the least they can be
+    made: Compressor | None = None  # where it takes what no text can say
 
 
 def top_k_delta(density: float, block: int | None = None) -> Callable[[Any], float]:
@@ -108,6 +112,11 @@ def svd_delta(rank: int) -> Callable[[Any], float]:
     return delta
 
 
+def halving(count: Any) -> Any:
+    """A schedule that halves the learning rate in every step."""
+    return 0.1 * 0.5**count
+
+
 # One line a compressor.
 ALL_COMPRESSORS: dict[str, Claims] = {
     "dense()": Claims(contraction=lambda x: 1.0, unbiased=True, limit="dense()"),
@@ -194,14 +203,22 @@ ALL_COMPRESSORS: dict[str, Claims] = {
     "acp_sgd(2)": Claims(contraction=nothing, limit="acp_sgd(64)", varies=True),
     "batched_power_sgd(2)": Claims(limit="batched_power_sgd(64)"),
     "svd(2)": Claims(contraction=svd_delta(2), limit="svd(64)"),
-    "control_variate(qsgd(4), 0.5)": Claims(limit="control_variate(dense(), 0.5)", random=True, forgets=True),
+    "control_variate(qsgd(4), 0.5)": Claims(limit="control_variate(dense(), 0.5)", random=True, books=of_guesses(0.5)),
     "error_feedback(top_k(0.1))": Claims(limit="error_feedback(dense())"),
     "error_feedback(top_k(0.1), decay=0.9, dtype='bfloat16')": Claims(
-        limit="error_feedback(dense(), decay=0.9)", forgets=True, rounds=2.0**-7
+        limit="error_feedback(dense(), decay=0.9)", books=decayed(lambda step: 0.9), rounds=2.0**-7
+    ),
+    "error_feedback(top_k(0.1), learning_rate=halving)": Claims(
+        books=decayed(lambda step: 2.0 if step else 1.0), made=error_feedback(top_k(0.1), learning_rate=halving)
     ),
     "error_feedback(top_k(0.1), dtype='int8')": Claims(limit="error_feedback(dense())", rounds=1 / 127),
-    "momentum_correction(top_k(0.1))": Claims(limit="momentum_correction(dense())", forgets=True),
-    "ef21(top_k(0.1))": Claims(limit="ef21(dense())", forgets=True),
-    "ef21_sgdm(top_k(0.1))": Claims(limit="ef21_sgdm(dense(), momentum=0.0)", forgets=True),
+    "momentum_correction(top_k(0.1))": Claims(limit="momentum_correction(dense())", books=of_velocities(0.9)),
+    "ef21(top_k(0.1))": Claims(limit="ef21(dense())", books=of_guesses(1.0)),
+    "ef21_sgdm(top_k(0.1))": Claims(limit="ef21_sgdm(dense(), momentum=0.0)", books=of_guesses(1.0)),
     "monitor(error_feedback(power_sgd(2)))": Claims(limit="monitor(error_feedback(power_sgd(64)))"),
 }
+
+
+def made(text: str) -> Compressor:
+    """The compressor of an entry, or of any other expression."""
+    return (text in ALL_COMPRESSORS and ALL_COMPRESSORS[text].made) or parse(text)

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from claims import ALL_COMPRESSORS
+from books import Step
+from claims import ALL_COMPRESSORS, made
 from helpers import (
     WORKERS,
     Outcome,
@@ -25,7 +26,7 @@ from helpers import (
 
 import jaxcompress
 from benchmarks.schemes import public_schemes
-from jaxcompress import PerWorker, parse
+from jaxcompress import PerWorker
 from jaxcompress.ops.storage import read
 
 # One process of a parallel run takes all laws of a compressor, so that each is compiled once.
@@ -44,7 +45,7 @@ WIDTHS = 4
 @functools.cache
 def compressor_of(text: str) -> jaxcompress.Compressor:
     """One object per text, so that its compiled reduction is found again."""
-    return parse(text)
+    return made(text)
 
 
 def with_memory(text: str) -> str:
@@ -108,8 +109,8 @@ def test_all_but_the_declared_exceptions_claim_the_law():
 
 @every_compressor
 def test_conservation_over_many_steps_with_error_feedback(text):
-    if ALL_COMPRESSORS[text].forgets:
-        pytest.skip("does not keep all of what it does not send")
+    if ALL_COMPRESSORS[text].books:
+        pytest.skip("does not conserve updates: it has books of its own")
     updates, outcomes = steps(with_memory(text))
     like = random_updates(0, awkward_tree())
     total_in = add_up([mean_over_workers(one) for one in updates])
@@ -119,6 +120,25 @@ def test_conservation_over_many_steps_with_error_feedback(text):
     # What is stored in fewer bits is rounded in every step, by a part of the largest entry at most.
     rounding = STEPS * ALL_COMPRESSORS[text].rounds * max(largest(memory(one.state, like)) for one in outcomes)
     assert_close(found, cast_to(jnp.float32, total_in), STEPS, rounding)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(text, marks=pytest.mark.xdist_group(text))
+        for text, claims in ALL_COMPRESSORS.items()
+        if claims.books
+    ],
+)
+def test_what_does_not_conserve_updates_keeps_books_of_its_own(text):
+    updates, outcomes = steps(text)
+    states = [first_state(compressor_of(text), awkward_tree()), *(one.state for one in outcomes)]
+    for number, (update, outcome) in enumerate(zip(updates, outcomes, strict=True)):
+        mean = as_float64(first_row(outcome.mean))
+        step = Step(number, mean_over_workers(update), mean, states[number], states[number + 1])
+        rounding = ALL_COMPRESSORS[text].rounds * largest(memory(outcome.state, update))
+        for left, right in ALL_COMPRESSORS[text].books(step):
+            assert_close(cast_to(jnp.float32, left), cast_to(jnp.float32, right), rounding=rounding)
 
 
 @every_compressor
