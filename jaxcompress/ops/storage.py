@@ -40,14 +40,20 @@ def is_stored8(node: Any) -> bool:
     return isinstance(node, Stored8)
 
 
+@jax.jit
 def to_nearest(x: Float32[Array, "..."]) -> Stored8:
     """`x` in 8 bits without a random key: every entry goes to its nearest level."""
     return _in_8_bits(x, jnp.round)
 
 
 def _read_one(stored: Any) -> jax.Array:
-    if not is_stored8(stored):
-        return stored.astype(jnp.promote_types(stored.dtype, jnp.float32))
+    if is_stored8(stored):
+        return _from_8_bits(stored)
+    return stored.astype(jnp.promote_types(stored.dtype, jnp.float32))
+
+
+@jax.jit
+def _from_8_bits(stored: Stored8) -> jax.Array:
     groups = stored.scale.shape[-1]
     lead, shape = stored.scale.shape[:-1], stored.levels.shape
     size = stored.levels.size // max(1, stored.scale.size // max(1, groups))
