@@ -44,9 +44,6 @@ MNIST = [
     *("error_feedback(block_max())", "error_feedback(power_sgd(1))", "error_feedback(power_sgd(4))"),
     *("qsgd(4)", "error_feedback(sign())", "sign()"),
 ]
-WITHOUT_DENSE_STEPS = (
-    "error_feedback(partition({'embedding': dense(), 'rest': power_sgd(4)}, by_path({'*mbed*': 'embedding'})))"
-)
 RUNS = [
     Run("digits", "configs/digits.yaml", "dense()", in_readme=True),
     Run("digits", "configs/digits.yaml", in_readme=True),
@@ -73,7 +70,6 @@ RUNS = [
     Run("transformer", "configs/shakespeare_transformer_dgc.yaml", in_readme=True),
     Run("lstm", "configs/shakespeare_lstm_dense.yaml", in_readme=True),
     Run("lstm", "configs/shakespeare_lstm_power_sgd.yaml", in_readme=True),
-    Run("lstm", "configs/shakespeare_lstm_power_sgd.yaml", WITHOUT_DENSE_STEPS),
     Run("lstm", "configs/shakespeare_lstm_top_k.yaml", in_readme=True),
     Run("lstm", "configs/shakespeare_lstm_dgc.yaml", in_readme=True),
 ]
