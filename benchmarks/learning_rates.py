@@ -35,7 +35,7 @@ class Tuning(NamedTuple):
 TUNINGS = {
     "mnist": Tuning("configs/mnist_dense.yaml", (0.025, 0.05, 0.1, 0.2)),
     "cifar10": Tuning("configs/cifar10_resnet8_dense.yaml", (0.05, 0.1, 0.2, 0.4)),
-    "lstm": Tuning("configs/shakespeare_lstm_dense.yaml", (0.5, 1.0, 2.0, 4.0), "test_perplexity"),
+    "lstm": Tuning("configs/shakespeare_lstm_dense.yaml", (1.0, 2.0, 4.0, 8.0), "test_perplexity"),
     "transformer": Tuning("configs/shakespeare_transformer_dense.yaml", (0.15, 0.3, 0.6), "test_perplexity"),
 }
 
