@@ -66,9 +66,9 @@ def compress(
       An Optax transformation. Its state holds `PerWorker` parts; `init_state` places it on a mesh.
 
     Raises:
-      ValueError: if `compressor` is not one, `min_compression_rate` is negative, `bucket_bytes` below 1 or `max_norm`
-        not above 0; while tracing, if there is no such axis, or if the gradients are the same on all workers: then JAX
-        has summed them already.
+      ValueError: if `compressor` is not one, `axis_name` no name, `min_compression_rate` negative, `bucket_bytes`
+        below 1 or `max_norm` not above 0; while tracing, if there is no such axis, or if the gradients are the same on
+        all workers: then JAX has summed them already.
 
     Example:
       >>> from jaxcompress.compressors.sparsifiers.top_k import top_k
@@ -78,6 +78,9 @@ def compress(
     if not isinstance(compressor, Compressor):
         hint = f"; jaxcompress.parse({compressor!r}) makes one" if isinstance(compressor, str) else ""
         raise ValueError(f"compress takes a compressor, such as error_feedback(top_k(0.01)); got {compressor!r}{hint}.")
+    names = (axis_name,) if isinstance(axis_name, str) else axis_name
+    if not isinstance(names, tuple) or not names or not all(isinstance(name, str) and name for name in names):
+        raise ValueError(f"axis_name is the mesh axis to average over, a text or a tuple of them; got {axis_name!r}.")
     if not _is_number(min_compression_rate) or not min_compression_rate >= 0:
         raise ValueError(f"min_compression_rate is a ratio of sizes, at least 0; got {min_compression_rate!r}.")
     if bucket_bytes is not None and (not _is_number(bucket_bytes) or not bucket_bytes >= 1):

@@ -37,8 +37,8 @@ def run_together(programs: Sequence[str]) -> list[Finished]:
         ]
     finally:
         for each in processes:
-            each.kill()
-            each.wait()
+            with each:  # which waits for its end, and closes its pipes
+                each.kill()
 
 
 def joined(body: str, process_id: int, num_processes: int, port: int, devices: int = 1) -> str:

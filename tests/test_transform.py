@@ -394,6 +394,12 @@ def test_the_state_of_other_buckets_is_refused():
         jax.vmap(lambda x: several.update(x, one.init(TREE)), axis_name="data")(random_updates(2, TREE))
 
 
+@pytest.mark.parametrize("axis_name", [3, "", (), ("data", None), ["data"]])
+def test_what_names_no_axis_is_refused(axis_name):
+    with pytest.raises(ValueError, match="axis_name is the mesh axis to average over, a text or a tuple of them; got"):
+        compress(top_k(0.1), axis_name)
+
+
 @pytest.mark.parametrize("bucket_bytes", [0, -1, True])
 def test_what_is_no_size_of_a_bucket_is_refused(bucket_bytes):
     with pytest.raises(ValueError, match=f"bucket_bytes is the size .* at least 1; got {bucket_bytes}"):

@@ -44,10 +44,11 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str], timeout_seconds: float = 120) -> subprocess.CompletedProcess[str]:
     """Waits for the end of a process that `start` gave."""
-    try:
-        stdout, stderr = process.communicate(timeout=timeout_seconds)
-    finally:
-        process.kill()
+    with process:  # which closes its pipes where it hangs, too
+        try:
+            stdout, stderr = process.communicate(timeout=timeout_seconds)
+        finally:
+            process.kill()
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 

@@ -13,7 +13,7 @@ import jax
 
 from train.config import load_config
 from train.errors import EXIT_CODE_BAD_INPUT, EXIT_CODE_DIVERGED, DivergedError, InputError
-from train.interruption import InterruptedRunError
+from train.interruption import InterruptedRunError, raised_and_noted
 from train.loop import run
 from train.metrics import to_json
 from train.processes import is_main_process
@@ -22,7 +22,8 @@ from train.processes import is_main_process
 def main(arguments: Sequence[str]) -> int:
     """Runs a command line; gives the exit code."""
     try:
-        summary = run(load_config(arguments))
+        with raised_and_noted() as earlier:
+            summary = run(load_config(arguments), earlier)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_CODE_BAD_INPUT

@@ -9,7 +9,7 @@ from train.errors import InputError
 
 # field -> (the rule in words, the rule). Each is written so that NaN breaks it.
 RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
-    "min_compression_rate": ("at least 1", lambda c: c.min_compression_rate >= 1),
+    "min_compression_rate": ("at least 0", lambda c: c.min_compression_rate >= 0),
     "bucket_mib": ("above 0 and finite", lambda c: c.bucket_mib is None or 0 < c.bucket_mib < math.inf),
     "context": ("at least 1", lambda c: c.context >= 1),
     "learning_rate": ("above 0 and finite", lambda c: 0 < c.learning_rate < math.inf),

@@ -36,7 +36,7 @@ class Config:
     compressor: str = "dense()"
     """How gradients are averaged, as an expression: "error_feedback(top_k(0.01))"; dense() is the baseline."""
     min_compression_rate: float = 2.0
-    """An array whose message is not this many times smaller than itself travels dense; at least 1."""
+    """An array whose message is not this many times smaller than itself travels dense; 0 sends none so."""
     bucket_mib: float | None = None
     """MiB of gradients that travel together, the last layers' first; above 0. None: all, after the backward pass."""
     optimizer: Literal["sgd", "dgc", "adam", "adamw"] = "sgd"

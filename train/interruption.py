@@ -24,13 +24,35 @@ class Interruption:
 
 
 @contextlib.contextmanager
-def noticed() -> Iterator[Interruption]:
-    """The signals that come while the lines inside run, of which the first only is noted.
+def raised_and_noted() -> Iterator[Interruption]:
+    """Ctrl-C while the lines inside run: it raises KeyboardInterrupt as ever, and is noted, for `noticed`.
+
+    Python drops what is raised inside a garbage collection, in which JAX has work of its own.
+    """
+    interruption = Interruption()
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield interruption
+        return
+
+    def note(number: int, _frame) -> None:
+        interruption.signal_number = number
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield interruption
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def noticed(earlier: Interruption | None = None) -> Iterator[Interruption]:
+    """The signals that come while the lines inside run, or came `earlier`, of which the first only is noted.
 
     Outside the main thread, which alone gets signals, nothing is noted; nor is a signal that this process was started
     to ignore, as a shell does to Ctrl-C for what runs in the background.
     """
-    interruption = Interruption()
+    interruption = earlier or Interruption()
     if threading.current_thread() is not threading.main_thread():
         yield interruption
         return

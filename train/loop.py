@@ -29,7 +29,7 @@ from train.setup import Setup, prepare
 from train.task import Evaluation
 
 
-def run(config: Config) -> Summary:
+def run(config: Config, earlier: Interruption | None = None) -> Summary:
     """Trains as `config` says, from where an earlier part of the same run has ended; a run that is over stays over."""
     with contextlib.ExitStack() as at_end:
         setup = prepare(config, at_end)
@@ -40,7 +40,7 @@ def run(config: Config) -> Summary:
             plan = make_plan(config, dataset)
         loop = Loop(setup, dataset, plan)
         at_end.callback(loop.close)
-        return loop.run(at_end.enter_context(noticed()))
+        return loop.run(at_end.enter_context(noticed(earlier)))
 
 
 class Loop:

@@ -29,6 +29,14 @@ def check_momentum(momentum: Any) -> None:
         raise ValueError(f"momentum is how much of the velocity is kept, in [0, 1); got {momentum!r}.")
 
 
+def check_weight_decay(value: Any, mask: Any = None) -> None:
+    """ValueError unless `value` is a number, at least 0 and finite, and `mask` can say which parameters decay."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise ValueError(f"weight_decay is a factor of the parameters, at least 0 and finite; got {value!r}.")
+    if isinstance(mask, str):
+        raise ValueError(f"mask is a tree of bools, or a function of the parameters that gives one; got {mask!r}.")
+
+
 def check_no_momentum(outer: str, inner: Compressor) -> None:
     """ValueError, in the name of what is around it, if `inner` has a momentum of its own."""
     if inner.otherwise is not None:

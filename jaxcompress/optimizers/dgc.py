@@ -9,7 +9,7 @@ import optax
 from jaxcompress.base import AxisName, Compressor, expressible
 from jaxcompress.compressors.sparsifiers.top_k import top_k
 from jaxcompress.feedback.momentum_correction import momentum_correction
-from jaxcompress.ops.checks import check_integer, check_momentum
+from jaxcompress.ops.checks import check_integer, check_momentum, check_weight_decay
 from jaxcompress.optimizers.clip_by_local_norm import clip_by_local_norm
 from jaxcompress.routing.switch import switch
 from jaxcompress.schedules.warmup import warmup
@@ -118,7 +118,7 @@ def dgc_ladder(
 
 def _steps_on_a_rung(steps: Any, epochs: Any, steps_per_epoch: Any) -> int:
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-        raise ValueError(f"warmup_steps is the number of steps on each rung, at least 0; got {steps!r}.")
+        raise ValueError(f"warmup_steps is the number of steps on each rung, an integer of at least 0; got {steps!r}.")
     if isinstance(epochs, bool) or not isinstance(epochs, int | float) or not 0 <= epochs < float("inf"):
         raise ValueError(f"warmup_epochs is the number of epochs on each rung, at least 0 and finite; got {epochs!r}.")
     if steps and epochs:
@@ -157,9 +157,7 @@ def decayed_weights_with_momentum(
     Raises:
       ValueError: if `weight_decay` or `momentum` is out of its range; while tracing, if there are no parameters.
     """
-    numeric = isinstance(weight_decay, int | float) and not isinstance(weight_decay, bool)
-    if not numeric or not 0 <= weight_decay < float("inf"):
-        raise ValueError(f"weight_decay is the factor of the L2 gradient, at least 0 and finite; got {weight_decay!r}.")
+    check_weight_decay(weight_decay, mask)
     check_momentum(momentum)
     chosen = mask if callable(mask) else lambda params: jax.tree.map(lambda _: True, params) if mask is None else mask
 

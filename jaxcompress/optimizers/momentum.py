@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import lax
 from optax import Updates
@@ -14,7 +15,8 @@ from jaxcompress.base import AxisName, Compressor
 from jaxcompress.collectives.dense import dense
 from jaxcompress.compressors.quantisers.sign import sign
 from jaxcompress.feedback.error_feedback import error_feedback
-from jaxcompress.ops.checks import check_integer
+from jaxcompress.ops.checks import check_integer, check_weight_decay
+from jaxcompress.ops.memories import gives_a_number
 from jaxcompress.ops.trees import tree_bits
 from jaxcompress.transform import compress
 
@@ -179,6 +181,8 @@ def with_learning_rate(
     mask: Any = None,
 ) -> optax.GradientTransformationExtraArgs:
     """The rule, then decoupled weight decay as in ``optax.adamw``, then the learning rate."""
+    _check_learning_rate(learning_rate)
+    check_weight_decay(weight_decay, mask)
     decay = [optax.add_decayed_weights(weight_decay, mask)] if weight_decay else []
     return optax.chain(rule, *decay, optax.scale_by_learning_rate(learning_rate))
 
@@ -187,6 +191,13 @@ def check_decay(name: str, value: Any) -> None:
     """ValueError unless `value`, an argument of this name, is a decay rate."""
     if not _is_number(value) or not 0 <= value < 1:
         raise ValueError(f"{name} is the decay of a running mean, in [0, 1); got {value!r}.")
+
+
+def _check_learning_rate(value: Any) -> None:
+    """ValueError unless `value` is a rate or a schedule; an array is what ``optax.inject_hyperparams`` gives."""
+    arrays = jax.Array | np.ndarray | np.generic
+    if not (gives_a_number(value) or isinstance(value, arrays) or (_is_number(value) and value >= 0)):
+        raise ValueError(f"learning_rate is a number of at least 0, or a schedule of Optax; got {value!r}.")
 
 
 def _is_number(value: Any) -> bool:

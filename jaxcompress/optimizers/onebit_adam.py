@@ -63,7 +63,8 @@ def onebit_adam(
     Args:
       learning_rate: A number or a schedule.
       freeze_step: T, at least 1; None finds it.
-      compressor: Of the momentum; None stands for ``error_feedback(sign())``.
+      compressor: Of the momentum, with the error memory that it needs, as none is added: None stands for
+        ``error_feedback(sign())``.
       axis_name: The mesh axis, or axes, to average over.
       b1: Decay of the momentum, in [0, 1).
       b2: Decay of the variance, in [0, 1).
@@ -78,8 +79,8 @@ def onebit_adam(
       An Optax transformation. Its state holds `PerWorker` parts; `init_state` places it on a mesh.
 
     Raises:
-      ValueError: if `freeze_step` is below 1, a decay is not in [0, 1), `eps` is not above 0, or `compress` would
-        refuse the others.
+      ValueError: if `freeze_step` is below 1, a decay is not in [0, 1), `eps` is not above 0, the learning rate, the
+        weight decay or its mask is none, or `compress` would refuse the others.
 
     Example:
       >>> optimizer = onebit_adam(1e-3, freeze_step=1000)

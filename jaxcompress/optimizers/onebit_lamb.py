@@ -8,6 +8,7 @@ import optax
 from optax import Updates
 
 from jaxcompress.base import AxisName, Compressor
+from jaxcompress.ops.checks import check_weight_decay
 from jaxcompress.optimizers.momentum import Moments, Phase, check_decay, freezing, momentum_steps, with_learning_rate
 
 
@@ -71,7 +72,8 @@ def onebit_lamb(
     Args:
       learning_rate: A number or a schedule.
       freeze_step: T, at least 1; None finds it as `onebit_adam` does.
-      compressor: Of the momentum; None stands for ``error_feedback(sign())``.
+      compressor: Of the momentum, with the error memory that it needs, as none is added: None stands for
+        ``error_feedback(sign())``.
       axis_name: The mesh axis, or axes, to average over.
       b1: Decay of the momentum, in [0, 1).
       b2: Decay of the variance, in [0, 1).
@@ -91,7 +93,8 @@ def onebit_lamb(
 
     Raises:
       ValueError: if `freeze_step` is below 1, a decay is not in [0, 1), `eps` is not above 0, the bounds of r do not
-        lie around 1, or `compress` would refuse the others; while tracing, if there are no parameters.
+        lie around 1, the learning rate, the weight decay or its mask is none, or `compress` would refuse the others;
+        while tracing, if there are no parameters.
 
     Example:
       >>> optimizer = onebit_lamb(1e-2, freeze_step=1000, weight_decay=1e-2)
@@ -102,6 +105,7 @@ def onebit_lamb(
       You et al., `Large Batch Optimization for Deep Learning <https://arxiv.org/abs/1904.00962>`_, 2020
     """
     check_decay("coeff_beta", coeff_beta)
+    check_weight_decay(weight_decay, mask)
     if not 0 < factor_min <= 1 <= factor_max:
         raise ValueError(
             f"factor_min and factor_max bound a factor that begins at 1, 0 < factor_min <= 1 <= factor_max; got "

@@ -68,7 +68,8 @@ def zero_one_adam(
     Args:
       learning_rate: A number or a schedule.
       freeze_step: The step from which on the variance stays, at least 1; None leaves it to the intervals.
-      compressor: Of the momentum; None stands for ``error_feedback(sign())``.
+      compressor: Of the momentum, with the error memory that it needs, as none is added: None stands for
+        ``error_feedback(sign())``.
       axis_name: The mesh axis, or axes, to average over.
       updates_per_interval: Updates of the variance before the distance between them doubles, at least 1.
       b1: Decay of the momentum, in [0, 1).
@@ -85,7 +86,7 @@ def zero_one_adam(
 
     Raises:
       ValueError: if `freeze_step` or `updates_per_interval` is below 1, a decay is not in [0, 1), `eps` is not above 0,
-        or `compress` would refuse the others.
+        the learning rate, the weight decay or its mask is none, or `compress` would refuse the others.
 
     Example:
       >>> optimizer = zero_one_adam(1e-3)

@@ -75,7 +75,7 @@ def test_the_ladder_may_be_in_epochs():
     [
         ({"density": 0.0}, "density is the fraction kept"),
         ({"momentum": 1.0}, "momentum is how much of the velocity is kept"),
-        ({"warmup_steps": -1}, "warmup_steps is the number of steps on each rung, at least 0; got -1"),
+        ({"warmup_steps": -1}, "warmup_steps is the number of steps on each rung, an integer of at least 0; got -1"),
         (
             {"warmup_epochs": -0.5, "steps_per_epoch": 9},
             "warmup_epochs is the number of epochs on each rung",
@@ -85,7 +85,7 @@ def test_the_ladder_may_be_in_epochs():
         ({"warmup_epochs": 1, "steps_per_epoch": 0}, "steps_per_epoch is the number of optimizer steps in an epoch"),
         ({"warmup_steps": 5, "warmup_epochs": 1, "steps_per_epoch": 9}, "in steps or in epochs; got warmup_steps=5"),
         ({"max_norm": 0}, "max_norm is the largest norm of the average, above 0 and finite; got 0"),
-        ({"weight_decay": -0.1}, "weight_decay is the factor of the L2 gradient"),
+        ({"weight_decay": -0.1}, "weight_decay is a factor of the parameters, at least 0 and finite; got -0.1"),
     ],
 )
 def test_bad_arguments_are_refused(options, words):

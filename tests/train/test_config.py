@@ -18,7 +18,7 @@ CONFIGS = sorted((REPOSITORY / "configs").glob("*.yaml"))
 # For each rule, values on the wrong side of it. NaN is on the wrong side of every one.
 NAN, INF = float("nan"), float("inf")
 BROKEN = {
-    "min_compression_rate": [0.5, NAN],
+    "min_compression_rate": [-0.5, NAN],
     "bucket_mib": [0.0, -1.0, INF, NAN],
     "context": [0],
     "learning_rate": [0.0, -1.0, INF, NAN],

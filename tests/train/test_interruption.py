@@ -1,5 +1,6 @@
 """Signals are noted once, in the main thread only, and the handlers of before come back."""
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import threading
 import pytest
 from train_helpers import REPOSITORY
 
-from train.interruption import SIGNALS, InterruptedRunError, noticed
+from train.interruption import SIGNALS, InterruptedRunError, noticed, raised_and_noted
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +28,21 @@ def test_signal_is_noted_and_the_handlers_come_back(number):
         signal.raise_signal(number)
         assert interruption.signal_number == number
     assert [signal.getsignal(each) for each in SIGNALS] == [signal.default_int_handler] * 2
+
+
+def test_what_came_earlier_is_known_where_its_exception_was_dropped():
+    with raised_and_noted() as earlier:
+        # As in a garbage collection, during which Python tells of it and goes on.
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with noticed(earlier) as interruption:
+            assert interruption.signal_number == signal.SIGINT
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_before_the_steps_is_raised():
+    with pytest.raises(KeyboardInterrupt), raised_and_noted():
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_second_signal_ends_the_process_at_once():
