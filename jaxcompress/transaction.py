@@ -151,11 +151,12 @@ def skipped_steps(opt_state: Any) -> dict[str, jax.Array]:
 
 
 def check_transaction(opt_state: Any) -> None:
-    """ValueError if a `transaction` is around a part of an optimizer only."""
+    """ValueError if a `transaction` is around a part of an optimizer only, or inside another one."""
     whole = opt_state
     while hasattr(whole, "inner_state"):  # as of optax.inject_hyperparams
         whole = whole.inner_state
-    if _find(opt_state) is not None and not isinstance(whole, TransactionState):
+    part = whole.inner if isinstance(whole, TransactionState) else opt_state
+    if _find(part) is not None:
         raise ValueError(
             "transaction is around a part of the optimizer: its loss scale would reach gradients that it does not "
             "divide, and a step be skipped by halves. Put one around the whole chain: "

@@ -136,7 +136,8 @@ def test_a_transaction_around_a_part_is_refused():
     labels = {"kernel": "a", "bias": "b"}
     parts = {"a": transaction(optax.chain(compress(parse("dense()")), optax.sgd(0.1)), loss_scale=8.0)}
     parts["b"] = optax.chain(compress(parse("dense()")), optax.sgd(0.1))
-    for optimizer in (optax.partition(parts, labels), optax.chain(optax.identity(), parts["a"])):
+    twice = transaction(transaction(parts["b"]))
+    for optimizer in (optax.partition(parts, labels), optax.chain(optax.identity(), parts["a"]), twice):
         step, first = start(optimizer)
         with pytest.raises(ValueError, match="transaction is around a part of the optimizer"):
             step.trace(*first, batch_with())
