@@ -150,7 +150,7 @@ def _section(name: str) -> str:
     parts = _parts(name)
     signature = inspect.signature(getattr(jaxcompress, name))
     bare = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
-    signature = str(inspect.Signature(bare)).replace("=", " = ")
+    signature = re.sub(r"<function (\w+) at 0x\w+>", r"\1", str(inspect.Signature(bare)).replace("=", " = "))
     lines = [f"### `{name}`", f"`{name}{signature}`", f"{parts['summary']}", *parts["body"]]
     if parts["Args"]:
         lines.append("\n".join(parts["Args"]))

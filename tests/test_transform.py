@@ -394,6 +394,7 @@ def test_the_state_of_other_buckets_is_refused():
         jax.vmap(lambda x: several.update(x, one.init(TREE)), axis_name="data")(random_updates(2, TREE))
 
 
+@pytest.mark.usefixtures("as_users_run_it")
 @pytest.mark.parametrize("axis_name", [3, "", (), ("data", None), ["data"]])
 def test_what_names_no_axis_is_refused(axis_name):
     with pytest.raises(ValueError, match="axis_name is the mesh axis to average over, a text or a tuple of them; got"):
