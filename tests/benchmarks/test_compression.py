@@ -2,6 +2,8 @@
 
 import csv
 
+import jax
+
 from benchmarks import compression, report
 from benchmarks.compression import CANDIDATES, Options, gradients, main
 from benchmarks.schemes import public_schemes
