@@ -67,6 +67,6 @@ def test_the_page_shows_what_was_measured():
 @needs_mnist
 @pytest.mark.parametrize("name", names())
 def test_every_scheme_learns_in_200_steps(name):
-    summary = summary_of(finish(start(*arguments(name)), timeout_seconds=600))
+    summary = summary_of(finish(start(*arguments(name)), timeout_seconds=1800))
     assert summary["steps"] == 200
     assert summary["test_accuracy"] > LEARNS
