@@ -45,8 +45,9 @@ def compress(
     ``pmean``. (A local momentum, as of `momentum_correction`, is theirs too.)
 
     The messages of all arrays travel together, in as many collectives as the scheme has rounds. With `bucket_bytes`
-    they travel in groups of arrays, the last ones of the tree first, whose gradients a backward pass has first: so that
-    a compiler can move a group while the next is computed. Each has collectives, and a dense all-reduce, of its own.
+    they travel in groups of arrays, the last ones by name first (``Block_10`` before ``Block_9``), whose gradients a
+    backward pass has first: so that a compiler can move a group while the next is computed. Each has collectives, and a
+    dense all-reduce, of its own.
 
     Guarantees: all that `compressor` guarantees, before the average is rounded to the dtype of the updates: for
     bfloat16 gradients that rounding is not remembered. Updates keep their shapes, dtypes and tree.

@@ -31,6 +31,17 @@ def test_the_last_arrays_come_first():
     assert [x.size for x in jax.tree.leaves(second)] == [3]
 
 
+def test_layers_are_counted_and_not_spelled():
+    tree = {f"Block_{number}": {"kernel": jnp.zeros(number)} for number in (1, 2, 9, 10, 11)}
+    parts = buckets(tree, tree, 1)
+    assert [[x.size for x in jax.tree.leaves(part)] for part in parts] == [[11], [10], [9], [2], [1]]
+
+
+def test_names_of_any_form_have_an_order():
+    tree = {"²٣": [jnp.zeros(1)] * 11, "3": jnp.zeros(2), "a3b": jnp.zeros(3), "": jnp.zeros(4)}
+    assert len(buckets(tree, tree, 1)) == 14
+
+
 def test_without_a_size_there_is_one():
     assert_same_bits(buckets(awkward_tree(), awkward_tree(), None)[0], awkward_tree())
 
