@@ -12,7 +12,7 @@ The columns, each ``ok`` or what is wrong:
 - `bits`: what a step reports is what its jaxpr and its compiled program move, and no less than the formula says. The
   compiled one is left out with one worker, where a compiler drops the collectives, and where it changed a dtype.
 
-The last line says how many are well; the exit code is 1 if one is not. A minute of one core; several compile at once.
+The last line says how many are well; the exit code is 1 if one is not. Half a minute on two cores.
 """
 
 import dataclasses

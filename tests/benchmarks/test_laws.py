@@ -34,8 +34,8 @@ def test_three_counts_of_bytes_are_compared():
 @pytest.mark.parametrize(
     ("check", "steps", "words"),
     [
-        (law, lambda: changed("sent", "matrix"), "average of what was sent"),
-        (law, lambda: changed("means", "matrix"), "average of what was sent"),
+        (law, lambda: changed("sent", "kernel"), "average of what was sent"),
+        (law, lambda: changed("means", "vector"), "average of what was sent"),
         (conserved, lambda: changed("updates", "vector"), "differ from what came in"),
         (replicas, lambda: changed("means", "kernel"), "'kernel' differs between devices"),
         (bits, lambda: sound()._replace(reported=7), "reported 7"),
