@@ -25,7 +25,7 @@ class Reduced(NamedTuple):
     mean: Updates  # average over the workers: the same on every one of them
     sent: Updates  # this worker's part of it
     bits: ArrayLike  # size of this worker's messages; a Python int wherever it does not depend on the step
-    rest: Updates | None = None  # updates - sent; None leaves the subtraction to `rest_of`
+    rest: Updates | None = None  # updates - sent, and so not finite where one is not; None leaves it to `rest_of`
     squared_norm: ArrayLike | None = (
         None  # |mean|^2 where it is known without a pass over it, as of orthonormal factors
     )

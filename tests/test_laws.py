@@ -142,6 +142,20 @@ def test_what_does_not_conserve_updates_keeps_books_of_its_own(text):
 
 
 @every_compressor
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_step_of_nothing_finite_keeps_all_of_the_memory(text, bad):
+    """On which `transaction` relies: also where the inner one says itself that nothing is left."""
+    if ALL_COMPRESSORS[text].books:
+        pytest.skip("does not conserve updates: its own tests have such a step")
+    updates, outcomes = steps(with_memory(text))
+    before = memory(outcomes[-1].state, updates[0])
+    spoilt = run(compressor_of(with_memory(text)), jax.tree.map(lambda x: x + bad, updates[0]), outcomes[-1].state)
+    rounding = ALL_COMPRESSORS[text].rounds * largest(before)
+    after = memory(spoilt.state, updates[0])
+    assert_close(cast_to(jnp.float32, after), cast_to(jnp.float32, before), scale=0, rounding=rounding)
+
+
+@every_compressor
 def test_contraction_with_the_delta_of_the_docstring(text):
     delta = ALL_COMPRESSORS[text].contraction
     if delta is None:

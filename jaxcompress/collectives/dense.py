@@ -35,7 +35,7 @@ def dense() -> Compressor:
 
     def reduce(key, updates, state, axis_name):
         del key
-        rest = jax.tree.map(jnp.zeros_like, updates)
+        rest = jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), jnp.zeros_like(x), jnp.nan), updates)
         return Reduced(fused_mean(updates, axis_name), updates, tree_bits(updates), rest), state
 
     codec = Codec(encode=lambda key, x: x, decode=lambda message, like: message, piece=PIECE)

@@ -114,7 +114,7 @@ def error_feedback(
         before = read(state.error.value)
         carried = jax.tree.map(lambda x, error: x + (error if factor is None else factor * error), updates, before)
         reduced, inner_state = inner.reduce(key, carried, state.inner, axis_name)
-        error = jax.tree.map(remainder, reduced.rest_of(carried), before, carried)
+        error = jax.tree.map(remainder, reduced.rest_of(carried), before)
         if dtype is not None:
             own_key = jax.random.fold_in(jax.random.fold_in(key, STORING), lax.axis_index(axis_name))
             error = _stored(own_key, error, dtype)

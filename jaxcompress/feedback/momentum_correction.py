@@ -100,7 +100,7 @@ def momentum_correction(
         carried = jax.tree.map(jnp.add, state.error.value, added)
         reduced, inner_state = inner.reduce(key, carried, state.inner, axis_name)
         rest = reduced.rest_of(carried)
-        error = jax.tree.map(remainder, rest, state.error.value, carried)
+        error = jax.tree.map(remainder, rest, state.error.value)
         if masking:
             velocity = jax.tree.map(_masked, velocity, reduced.sent, rest)
         return reduced, MomentumCorrectionState(PerWorker(velocity), PerWorker(error), inner_state)

@@ -48,16 +48,14 @@ def next_rate(schedule: Callable | None, rate: Any, decay: int | float) -> tuple
     return factor, Rate(jnp.where(now > 0, now, rate.last), rate.count + 1)
 
 
-def remainder(rest: jax.Array, error: jax.Array, carried: jax.Array | None = None) -> jax.Array:
-    """What was not sent; where that is not finite, or what was to be, what was remembered before.
+def remainder(rest: jax.Array, error: jax.Array) -> jax.Array:
+    """What was not sent; where that is not finite, what was remembered before.
 
     So one bad step does not stay. Chosen in the shape that a worker's row has outside a step, (1, …): a fusion that
     ended in a reshape could not write over the donated memory, and both would be copied.
     """
     rest, error = rest[None], error[None]
-    # The sum of both is finite if both are, but for entries at the end of the range: one test instead of two.
-    tested = rest if carried is None else rest + carried[None]
-    return jnp.where(jnp.isfinite(tested), rest, error)[0]
+    return jnp.where(jnp.isfinite(rest), rest, error)[0]
 
 
 def like_memory(params: Any) -> Any:
