@@ -28,7 +28,7 @@ class Line(NamedTuple):
     """The model of one operation."""
 
     alpha_ms: float  # for each round
-    overhead: float  # times the bytes, on the link
+    overhead: float  # times the bytes, on the link; at least 1
     handling_ns: float  # for each byte
 
     def ms(self, point: Point) -> float:
@@ -42,18 +42,21 @@ def rounds(operation: str, workers: int) -> int:
 
 
 def fit(points: Sequence[Point]) -> Line:
-    """The model with the least squares of relative errors; no term of it is negative."""
+    """The model with the least squares of relative errors; no term is negative, and no link beyond its rate."""
     weights = 1 / np.array([point.ms for point in points])
     terms = np.array([_terms(point) for point in points]) * weights[:, None]
+    # What every model has, a full link, and what its terms add to that.
+    full = np.array([0.0, 1.0, 0.0])
+    wanted = 1 - terms @ full
     best, least = np.zeros(3), np.inf
-    # A term that comes out negative is left out; with three terms all seven choices can be tried.
-    for chosen in itertools.chain.from_iterable(itertools.combinations(range(3), n) for n in (1, 2, 3)):
+    # A term that comes out negative is left out; with three terms all eight choices can be tried.
+    for chosen in itertools.chain.from_iterable(itertools.combinations(range(3), n) for n in range(4)):
         found = np.zeros(3)
-        found[list(chosen)] = np.linalg.lstsq(terms[:, chosen], np.ones(len(points)), rcond=None)[0]
-        missed = float(np.sum((terms @ found - 1) ** 2))
+        found[list(chosen)] = np.linalg.lstsq(terms[:, chosen], wanted, rcond=None)[0]
+        missed = float(np.sum((terms @ found - wanted) ** 2))
         if (found >= 0).all() and missed < least:
             best, least = found, missed
-    return Line(*(float(one) for one in best))
+    return Line(*(float(one) for one in best + full))
 
 
 def relative_error(line: Line, point: Point) -> float:

@@ -68,6 +68,11 @@ class Options:
     images_per_worker: int = 32
     again: bool = False  # also the programs that the file has already
 
+    def __post_init__(self) -> None:
+        """ValueError where a word means nothing."""
+        if self.only and not any(word in one for word in self.only for one in COMPRESSORS):
+            raise ValueError(f"no compressor contains any of the words {self.only}.")
+
 
 def main(options: Options) -> None:
     """Compiles one program after the other, and writes after each, so that an interruption loses none."""

@@ -13,7 +13,9 @@ ResNet-50, 25,557,032 entries. The stages:
 
 The columns: `times_floor` is the ratio to ``x + 1`` over the same data, array by array: one read and one write.
 `times_torch`: the ratio to ``torch.topk(x.abs(), k, sorted=False)`` on as many threads. Stages, floor and torch take
-turns, so that a ratio compares within a run; milliseconds do not compare between machines. `temp_copies`: memory that
+turns, so that a ratio compares within a run; milliseconds do not compare between machines. Over one matrix the floor
+itself changes from row to row, by what the allocator has at hand: whether a result of 40 MB is on fresh pages or not
+takes longer than writing it. There read the milliseconds. `temp_copies`: memory that
 the compiled program holds beside arguments and results, in units of the data. `bits_per_entry`: what a step sends.
 
 Rows go to `results/compression_DEVICE.csv`, in place of earlier ones of the same data, compressor and stage; a picture

@@ -30,7 +30,9 @@ STEP = {
     "Workers": ("initialize_processes", "virtual_cpu_workers", "data_mesh", "node_mesh", "VirtualMesh"),
     "Placement": ("init_state", "replicate", "shard_batch", "reshard_workers", "error_memory"),
     "The step": ("make_train_step", "local_value_and_grad", "state_specs", "own_part", "as_block"),
-    "Checks and counts": ("assert_same_everywhere", "traffic", "monitor_metrics"),
+    "Checks and counts": (
+        *("assert_same_everywhere", "traffic", "traffic_of_jaxpr", "traffic_of_hlo", "monitor_metrics"),
+    ),
 }
 # One of each kind, as what is outside and as what is inside.
 OUTER = [
@@ -185,7 +187,7 @@ def _parts(name: str) -> dict:
                 parts[section] = f"{parts[section]} {text}" if section in parts else text
             case "Example":
                 # The text of a compressor; for what has none, the last line of Python.
-                texts = re.findall(r"['\"](.+)['\"]", paragraph) or re.findall(r">>> (.+)", paragraph)
+                texts = re.findall(r"^ *['\"](.+)['\"]$", paragraph, re.M) or re.findall(r">>> (.+)", paragraph)
                 parts["Example"] = "`" + texts[-1] + "`"
             case "References":
                 parts["References"] += _papers(paragraph)
@@ -201,8 +203,9 @@ def _verbatim(paragraph: str) -> str:
 
 def _arguments(paragraph: str) -> list[str]:
     """One line of a list for each argument."""
-    found = re.findall(r"^ +(\w+): (.+?)(?=^ +\w+: |\Z)", paragraph.removeprefix("Args:"), re.DOTALL | re.MULTILINE)
-    return [f"- `{name}`: {_markdown(' '.join(text.split()))}" for name, text in found]
+    name = r"^  (\*{0,2}\w+): "  # further in, a line goes on with what another began
+    found = re.findall(rf"{name}(.+?)(?={name}|\Z)", paragraph.removeprefix("Args:"), re.DOTALL | re.MULTILINE)
+    return [f"- `{name}`: {_markdown(' '.join(text.split()))}" for name, text, _ in found]
 
 
 def _papers(paragraph: str) -> list[str]:

@@ -14,7 +14,8 @@ def axis_size(axis_name: AxisName) -> int:
     except NameError:
         raise ValueError(
             f"there is no mesh axis {axis_name!r} here: gradients are averaged inside a step that runs under "
-            f"jax.shard_map or jax.vmap(..., axis_name={axis_name!r}). jaxcompress.make_train_step builds such a step."
+            f"jax.shard_map or jax.vmap(..., axis_name={axis_name!r}). jaxcompress.make_train_step builds such a step; "
+            f"compress, init_state and the step are told the same axis_name."
         ) from None
 
 

@@ -78,6 +78,7 @@ def compress(
     """
     if not isinstance(compressor, Compressor):
         hint = f"; jaxcompress.parse({compressor!r}) makes one" if isinstance(compressor, str) else ""
+        hint = "; call it, with its arguments" if callable(compressor) else hint
         raise ValueError(f"compress takes a compressor, such as error_feedback(top_k(0.01)); got {compressor!r}{hint}.")
     names = (axis_name,) if isinstance(axis_name, str) else axis_name
     if not isinstance(names, tuple) or not names or not all(isinstance(name, str) and name for name in names):

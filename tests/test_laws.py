@@ -155,6 +155,23 @@ def test_a_step_of_nothing_finite_keeps_all_of_the_memory(text, bad):
     assert_close(cast_to(jnp.float32, after), cast_to(jnp.float32, before), scale=0, rounding=rounding)
 
 
+@pytest.mark.parametrize("size", [300, 4096, 65_553])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("qsgd(4)", "qsgd(4, norm='l2')", "nuqsgd(4)", "terngrad()", "terngrad(clip=None)", "natural()", "sign()"),
+        *("int8()", "int4()", "int2()", "float8()", "float8('e5m2')", "cast('bfloat16')"),
+    ],
+)
+def test_what_sends_every_entry_hides_no_nan(text, size):
+    """Else a step that is not finite would be averaged as if it were."""
+    codec, x = compressor_of(text).codec, jnp.asarray(np.random.default_rng(0).standard_normal(size), jnp.float32)
+    sent = jax.jit(lambda x: codec.decode(codec.encode(jax.random.key(0), x), x))
+    assert jnp.all(jnp.isfinite(sent(x)))
+    for bad in (jnp.nan, jnp.inf):
+        assert not jnp.isfinite(sent(x.at[5].set(bad))[5])
+
+
 @every_compressor
 def test_contraction_with_the_delta_of_the_docstring(text):
     delta = ALL_COMPRESSORS[text].contraction

@@ -271,3 +271,21 @@ def test_without_a_transaction_there_is_nothing_to_tell():
 def test_bad_arguments_are_refused(options, words):
     with pytest.raises(ValueError, match=words):
         transaction(optax.sgd(0.1), **options)
+
+
+@pytest.mark.parametrize("expression", ["error_feedback(sign())", "terngrad()", "error_feedback(top_k(0.1))"])
+@pytest.mark.parametrize("shape", [(4096,), (64, 64)])
+def test_one_nan_among_many_numbers_skips_the_step(shape, expression):
+    """A maximum of so many floats loses NaN on CPUs."""
+    mesh, optimizer = data_mesh(WORKERS), chain(expression, optax.sgd(0.1))
+
+    def loss(params, extra, batch):
+        return jnp.sum(params["w"] * batch[0]), (extra, {})
+
+    params = replicate({"w": np.ones(shape, np.float32)}, mesh)
+    step = jaxcompress.make_train_step(loss, optimizer, mesh)
+    batch = np.ones((WORKERS, *shape), np.float32)
+    batch[1].flat[5] = np.nan
+    params, state, *_ = step(params, init_state(optimizer, params, mesh), {}, shard_batch(batch, mesh))
+    assert skipped_steps(state)["skipped"] == 1
+    assert np.all(np.asarray(params["w"]) == 1)

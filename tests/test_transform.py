@@ -366,6 +366,12 @@ def collectives_of(optimizer):
     return [(each.operation, each.payload_bytes) for each in asked.collectives]
 
 
+@pytest.mark.usefixtures("as_users_run_it")
+def test_a_scheme_that_was_not_called_says_so():
+    with pytest.raises(ValueError, match=r"got <function top_k.*; call it, with its arguments"):
+        compress(top_k)
+
+
 def test_buckets_travel_apart_and_send_the_same():
     # No two of 32, 4,800 and 160 bytes, in the order from the end of the tree, fit a bucket of 200.
     whole, apart = (

@@ -8,6 +8,7 @@ from jax import lax
 
 from jaxcompress._compat import vary
 from jaxcompress.base import AxisName
+from jaxcompress.ops.magnitude import largest_magnitude
 
 
 def finite_everywhere(tree: Any, axis_name: AxisName) -> jax.Array:
@@ -18,7 +19,9 @@ def finite_everywhere(tree: Any, axis_name: AxisName) -> jax.Array:
 def all_finite(tree: Any) -> jax.Array:
     """Whether every entry of the floating and complex arrays of `tree` is finite: a bool ()."""
     inexact = [x for x in jax.tree.leaves(tree) if _is_inexact(x) and x.size > 0]
-    found = [jnp.isfinite(_largest(x)) for x in inexact]
+    # Over the first axes first, since a maximum along the last one is not vectorised on CPUs: one pass over memory.
+    rows = [x.reshape(-1, x.shape[-1] if x.ndim > 1 else x.size) for x in inexact]
+    found = [jnp.isfinite(largest_magnitude(largest_magnitude(one, axis=0))) for one in rows]
     return jnp.all(jnp.stack(found)) if found else jnp.bool_(True)
 
 
@@ -29,12 +32,3 @@ def spoilt_unless(applied: jax.Array, tree: Any) -> Any:
 
 def _is_inexact(x: jax.Array) -> bool:
     return jnp.issubdtype(x.dtype, jnp.inexact)
-
-
-def _largest(x: jax.Array) -> jax.Array:
-    """The largest magnitude, which is NaN or infinite if anything is: one pass over memory.
-
-    Over the first axes first, since a maximum along the last one is not vectorised on CPUs.
-    """
-    rows = jnp.abs(x).reshape(-1, x.shape[-1] if x.ndim > 1 else x.size)
-    return jnp.max(jnp.max(rows, axis=0, initial=0), initial=0)

@@ -79,7 +79,10 @@ def hierarchical(intra: Compressor, inter: Compressor) -> Compressor:
         far, inter_state = between(key, shares, state.inter.value, node_axis, device_axis)
         mean, back_bits = _collected(far.mean, updates, device_axis)
         dropped = jax.tree.map(lambda rest: axis_size(device_axis) * rest, far.rest_of(shares))
-        rest = jax.tree.map(lambda one, x: _at_home(one, x, device_axis), dropped, updates)
+        # Elsewhere nothing is dropped; but what is not finite was not sent there either.
+        rest = jax.tree.map(
+            lambda one, x: jnp.where(jnp.isfinite(x), _at_home(one, x, device_axis), jnp.nan), dropped, updates
+        )
         sent = jax.tree.map(jnp.subtract, updates, rest)
         bits = sum_bits([near_bits, far.bits, back_bits])
         return Reduced(mean, sent, bits, rest), HierarchicalState(PerWorker(inter_state))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxcompress.base import Compressor, Stages, staged
 from jaxcompress.collectives.gathered import gathered
 from jaxcompress.ops.codecs import codec_of
+from jaxcompress.ops.magnitude import largest_magnitude
 from jaxcompress.ops.places import pack_places, unpack_places
 from jaxcompress.ops.selection import kept_of, largest_in_order
 
@@ -73,5 +74,5 @@ def sparse_rows(
 def _norms(rows: jax.Array) -> jax.Array:
     """Squared 2-norms, of entries scaled by the largest of all, so that no square overflows or vanishes."""
     wide = rows.astype(jnp.float32)
-    largest = jnp.max(jnp.abs(wide), initial=0.0)
+    largest = largest_magnitude(wide)
     return jnp.sum((wide / jnp.where(largest > 0, largest, 1.0)) ** 2, axis=1)

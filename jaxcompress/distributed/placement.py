@@ -33,7 +33,7 @@ def shard_batch(batch: Any, mesh: AnyMesh, axis_name: AxisName = "data") -> Any:
     """Splits a batch over the workers: this process's rows in, arrays of all processes' rows out.
 
     Raises:
-      ValueError: if the rows do not divide evenly among this process's workers, or an array has none.
+      ValueError: if the rows do not divide evenly among this process's workers, or an array has no rows.
     """
     local_workers = _workers(mesh.local_mesh, axis_name)
 
@@ -41,6 +41,8 @@ def shard_batch(batch: Any, mesh: AnyMesh, axis_name: AxisName = "data") -> Any:
         x = np.asarray(x)
         if x.ndim == 0:
             raise ValueError(f"a batch is made of arrays whose first axis counts rows; got the scalar {x}.")
+        if not x.shape[0]:
+            raise ValueError(f"a batch has at least one row for every worker; got an array of shape {x.shape}.")
         if x.shape[0] % local_workers:
             raise ValueError(
                 f"a batch of {x.shape[0]} rows does not divide by {local_workers} workers of this process; every "
@@ -70,9 +72,14 @@ def init_state(
         them, over the bus, in every step. None keeps them on the device.
 
     Raises:
-      ValueError: if the mesh has no such axis, the devices have no such memory, or if momentum stands after `compress`
-        with `momentum_correction`.
+      ValueError: if the mesh has no such axis, no devices, or none with such a memory, or if momentum stands after
+        `compress` with `momentum_correction`.
     """
+    if isinstance(mesh, AbstractMesh):
+        raise ValueError(
+            "an AbstractMesh has no devices to place a state on. To count what a step on it moves, shapes will do: "
+            "jax.eval_shape(lambda params: init_state(optimizer, params, VirtualMesh(workers)), params)."
+        )
     check_memory_kind(memory_kind, mesh.local_devices)
     workers = _workers(mesh, axis_name)
     shapes = jax.eval_shape(optimizer.init, params)
@@ -117,8 +124,9 @@ def check_rows(state: Any, mesh: AnyMesh | AbstractMesh, axis_name: AxisName) ->
         if rows - {(workers,)}:
             raise ValueError(
                 f"the optimizer's state at {path_text(path)!r} belongs to each worker, so its arrays have a first axis "
-                f"of {workers} workers; got {sorted(rows)}. jaxcompress.init_state(optimizer, params, mesh) makes such "
-                f"a state, and reshard_workers changes the number of workers of one."
+                f"of the {workers} workers along {axis_name!r}; got {sorted(rows)}. jaxcompress.init_state(optimizer, "
+                f"params, mesh, {axis_name!r}) makes such a state, for the axes that the step is told too; "
+                f"reshard_workers changes the number of workers of one."
             )
 
 
@@ -160,11 +168,16 @@ def reshard_workers(state: Any, workers: int) -> Any:
 
 def _workers(mesh: AnyMesh | AbstractMesh, axis_name: AxisName) -> int:
     """How many workers `mesh` has along `axis_name`; it may have other axes."""
-    names = (axis_name,) if isinstance(axis_name, str) else axis_name
+    names = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
     unknown = [name for name in names if name not in mesh.shape]
     if unknown:
         raise ValueError(
             f"the mesh has the axes {tuple(mesh.shape)}, and no {unknown[0]!r}; give axis_name one of them."
+        )
+    if (ordered := tuple(name for name in mesh.shape if name in names)) != names:
+        raise ValueError(
+            f"axis_name names axes in the order of the mesh, the slow one first, each once; got {names} for a mesh "
+            f"with the axes {tuple(mesh.shape)}. Write {ordered}, in compress and in the other calls alike."
         )
     return math.prod(mesh.shape[name] for name in names)
 

@@ -20,8 +20,8 @@ class VirtualMesh:
     It stands for a mesh in `make_train_step`, `init_state`, `replicate` and `shard_batch`. Every worker has its own
     rows of the batch and its own memories, and compresses and averages as it would on a device of its own: the numbers
     are those of as many devices, to the rounding of sums, and nothing is sent. So accuracy can be measured like this,
-    and time cannot. What so many devices would send: `traffic_of_jaxpr` of the step that `make_train_step` gives for
-    `abstract`. A CPU has `virtual_cpu_workers` instead, with real collectives between them.
+    and time cannot. What so many devices would send: `traffic_of_jaxpr` of the step that `make_train_step` builds for
+    ``mesh.abstract``. A CPU has `virtual_cpu_workers` instead, with real collectives between them.
 
     Args:
       workers: How many, at least 1.

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Float32
 
 from jaxcompress.ops.checks import check_integer
+from jaxcompress.ops.magnitude import largest_magnitude
 
 # XLA divides by multiplying with the reciprocal, and that of more than 2^126 is flushed to zero.
 LARGEST = 2.0**126
@@ -17,8 +18,8 @@ def in_groups(x: jax.Array, group: int) -> Float[Array, "groups group"]:
 
 
 def maxima(groups: Float32[Array, "groups group"]) -> Float32[Array, "groups 1"]:
-    """The largest magnitude of each group."""
-    return jnp.max(jnp.abs(groups), axis=1, keepdims=True, initial=0.0)
+    """The largest magnitude of each group, NaN if one of its entries is."""
+    return largest_magnitude(groups, axis=1, keepdims=True)
 
 
 def norms(groups: Float32[Array, "groups group"]) -> Float32[Array, "groups 1"]:

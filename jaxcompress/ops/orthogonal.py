@@ -7,6 +7,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float32
 
+from jaxcompress.ops.magnitude import largest_magnitude
+
 # Up to this rank Gram-Schmidt is a few vector operations, which no library call beats.
 FEW_COLUMNS = 4
 # What is left of a column of length 1, below which it counts as a sum of those before it.
@@ -49,7 +51,7 @@ def cholesky_qr(matrix: Float32[Array, "... n r"]) -> Float32[Array, "... n r"]:
         gram = _gram(basis) + shift * jnp.eye(basis.shape[-1])
         rows = jnp.swapaxes(basis, -1, -2)
         basis = jnp.swapaxes(jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(gram), rows, lower=True), -1, -2)
-    defect = jnp.max(jnp.abs(_gram(basis) - jnp.eye(basis.shape[-1])), initial=0.0)
+    defect = largest_magnitude(_gram(basis) - jnp.eye(basis.shape[-1]))
     # A NaN is no number below the limit.
     return lax.cond(defect < DEPENDENT, lambda: basis, lambda: householder_qr(matrix))
 
@@ -96,7 +98,7 @@ def _orthogonal_part(column: jax.Array, others: list[jax.Array]) -> jax.Array:
 
 def _unit(rows: jax.Array) -> jax.Array:
     """Vectors along the last axis scaled to length 1; zeros stay zeros."""
-    largest = jnp.max(jnp.abs(rows), axis=-1, keepdims=True, initial=0.0)
+    largest = largest_magnitude(rows, axis=-1, keepdims=True)
     rows = rows / jnp.where(largest > 0, largest, 1.0)
     length = _length(rows)
     return rows / jnp.where(length > 0, length, 1.0)

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32, Int32
 
+from jaxcompress.ops.magnitude import largest_magnitude
+
 # Of sure entries; each finds those that the shares of the one before have lifted to 1.
 ROUNDS = 6
 
@@ -51,7 +53,7 @@ def inclusion_probabilities(rows: Float32[Array, "rows length"], kept: int) -> F
     rounds find lambda. What is missing then, or where a row has fewer entries than `kept`, all others share equally.
     """
     magnitude = jnp.abs(rows)
-    largest = jnp.max(magnitude, axis=1, keepdims=True, initial=0.0)
+    largest = largest_magnitude(rows, axis=1, keepdims=True)
     magnitude = magnitude / jnp.where(largest > 0, largest, 1.0)
     sure = jnp.zeros(rows.shape, bool)
     for _ in range(ROUNDS):

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, BFloat16, Float, Float32, Int8
 
+from jaxcompress.ops.magnitude import largest_magnitude
 from jaxcompress.ops.rounding import stochastic_round
 
 DTYPES = (None, "bfloat16", "int8")
@@ -76,7 +77,7 @@ def _to_8_bits(key: jax.Array, x: Float32[Array, "..."]) -> Stored8:
 
 def _in_8_bits(x: Float32[Array, "..."], rounding: Any) -> Stored8:
     groups = jnp.pad(x.ravel(), (0, -x.size % GROUP)).reshape(-1, GROUP)
-    scale = jnp.max(jnp.abs(groups), axis=1, initial=0.0)
+    scale = largest_magnitude(groups, axis=1)
     # Below the normal range devices flush to zero, and there is no reciprocal.
     scale = jnp.where(scale < STEPS * jnp.finfo(jnp.float32).tiny, 0.0, jnp.minimum(scale, 2.0**126))
     share = groups / jnp.where(scale == 0, 1.0, scale)[:, None] * STEPS

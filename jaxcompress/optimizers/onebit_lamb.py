@@ -9,6 +9,7 @@ from optax import Updates
 
 from jaxcompress.base import AxisName, Compressor
 from jaxcompress.ops.checks import check_weight_decay
+from jaxcompress.ops.magnitude import largest_magnitude
 from jaxcompress.optimizers.momentum import Moments, Phase, check_decay, freezing, momentum_steps, with_learning_rate
 
 
@@ -160,7 +161,7 @@ def onebit_lamb(
         """How much smaller the denominator would be if the variance were not frozen: the r of one array."""
         then = jnp.sqrt(optax.tree.bias_correction(nu, b2, moments.variance_count)) + eps
         now = jnp.sqrt(optax.tree.bias_correction(fresh, b2, moments.count)) + eps
-        largest = jnp.max(jnp.where(nu == 0, 0, then / now), initial=0).astype(jnp.float32)
+        largest = largest_magnitude(jnp.where(nu == 0, 0, then / now)).astype(jnp.float32)
         part = jnp.minimum(1, _norm(bare) / jnp.maximum(_norm(whole), jnp.finfo(jnp.float32).tiny))
         return largest * part + 1 - part
 

@@ -14,7 +14,8 @@ def traffic(step: Any, *args: Any, branch: Branch = largest) -> tuple[Traffic, T
     collectives or moves one out of a loop. They differ where the backend changes a dtype.
 
     Args:
-      step: what `jax.jit` returned.
+      step: what `jax.jit` or `make_train_step` returned. On a `VirtualMesh` nothing is sent; the step that
+        `make_train_step` builds for ``VirtualMesh(workers).abstract`` is counted as on so many devices.
       *args: the step's arguments; `jax.ShapeDtypeStruct` will do for arrays.
       branch: what counts of `cond` and `switch`: a function of one `Traffic` for each branch. The largest by default.
 
@@ -22,7 +23,8 @@ def traffic(step: Any, *args: Any, branch: Branch = largest) -> tuple[Traffic, T
       The count from the jaxpr, and the count from the compiled program.
 
     Raises:
-      ValueError: collectives inside a loop without a fixed length, or a backend that shows no program text.
+      ValueError: if `step` cannot be traced; collectives inside a loop without a fixed length, or a backend that shows
+        no program text.
 
     Example:
       >>> import jax
@@ -31,6 +33,8 @@ def traffic(step: Any, *args: Any, branch: Branch = largest) -> tuple[Traffic, T
       >>> asked.wire_bytes, moved.wire_bytes
       (0, 0)
     """
+    if not hasattr(step, "trace"):
+        raise ValueError(f"step is what jax.jit or make_train_step returned; got {step!r}.")
     traced = step.trace(*args)
     text = traced.lower().compile().as_text()
     if text is None:

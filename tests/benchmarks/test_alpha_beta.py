@@ -23,6 +23,11 @@ def test_no_term_is_negative():
     assert min(fit(points)) >= 0
 
 
+def test_no_link_is_beyond_its_rate():
+    bursts = [point._replace(ms=0.8 * point.ms) for point in made_by(Line(0, 1, 0))]
+    assert fit(bursts) == Line(0, 1, 0)
+
+
 def test_a_full_link_takes_as_long_as_its_bits():
     # 125,000,000 bytes are one gigabit.
     assert Line(0, 1, 0).ms(Point("all-gather", 2, 125_000_000, 1.0)) == pytest.approx(1000)

@@ -37,6 +37,11 @@ def test_words_choose_compressors_and_finished_programs_are_kept():
     assert [case.compressor for case in compiled._chosen(options)] == COMPRESSORS[1:2]
 
 
+def test_a_word_that_no_compressor_contains_is_refused():
+    with pytest.raises(ValueError, match=r"no compressor contains any of the words \('nosuch',\)"):
+        Options(only=("nosuch",))
+
+
 def test_a_program_takes_the_place_of_its_earlier_rows():
     first, second = Case("cpu", 8, "dense()", "", "default"), Case("cpu", 2, "dense()", "", "default")
     for case, size in [(first, 1), (second, 2), (first, 3)]:

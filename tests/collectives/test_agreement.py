@@ -15,6 +15,15 @@ def test_one_bad_entry_of_one_worker_is_known_to_all(bad):
     assert not agree(trees | {"b": trees["b"].at[2, 1, 0].set(bad)}).any()
 
 
+@pytest.mark.parametrize("shape", [(4096,), (64, 64), (2, 2048), (3, 3, 64, 512), (50_000, 3)])
+def test_no_nan_is_lost_among_many_numbers(shape):
+    """As a maximum of floats loses it on CPUs."""
+    for dtype in (jnp.float32, jnp.bfloat16, jnp.float16):
+        x = jnp.ones(shape, dtype)
+        assert jax.jit(all_finite)(x)
+        assert not jax.jit(all_finite)(x.at[(1,) * len(shape[1:]) + (0,)].set(jnp.nan))
+
+
 def test_whole_numbers_and_nothing_are_finite():
     assert all_finite({"count": jnp.int32(3), "key": jax.random.key(0)}) and all_finite({})
 

@@ -179,6 +179,24 @@ def test_what_inter_drops_comes_later():
     assert np.linalg.norm(left) < 0.5 * np.linalg.norm(expected)
 
 
+@pytest.mark.parametrize("text", ["top_k(0.1)", "dense()", "two_phase(qsgd(8, group=64))"])
+@pytest.mark.parametrize("memory", ["error_feedback", "momentum_correction"])
+def test_a_step_of_nothing_finite_keeps_all_of_a_memory_from_another_mesh(memory, text):
+    """Also outside a device's own share, where a memory that was resharded may hold something."""
+    compressor = parse(f"{memory}(hierarchical(dense(), {text}))")
+    held = random_updates(0, TREE, workers=8)
+
+    def one_device(error, updates):
+        own, error = (jax.tree.map(lambda x: x[0], tree) for tree in (updates, error))
+        state = compressor.init(jax.random.key(0), own)._replace(error=jaxcompress.PerWorker(error))
+        _, after = compressor.reduce(jax.random.key(1), own, state, AXES)
+        return jax.tree.map(lambda x: x[None], after.error.value)
+
+    step = jax.jit(jax.shard_map(one_device, mesh=mesh(), in_specs=P(AXES), out_specs=P(AXES)))
+    for bad in (np.nan, np.inf):
+        assert_same_bits(step(held, jax.tree.map(lambda x, bad=bad: x + bad, held)), held)
+
+
 def train_step(compressor):
     """A whole step with `make_train_step` on the mesh of two axes, and its arguments."""
     optimizer = optax.chain(compress(compressor, AXES), optax.sgd(0.05))

@@ -199,5 +199,30 @@ def test_a_state_without_rows_of_workers_is_refused_by_the_step():
     mesh, optimizer = jaxcompress.data_mesh(4), jaxcompress.compress(jaxcompress.error_feedback(jaxcompress.top_k(0.1)))
     params = jaxcompress.replicate({"x": jnp.zeros((30, 30))}, mesh)
     step = jaxcompress.make_train_step(lambda params, extra, batch: (0.0, (extra, {})), optimizer, mesh)
-    with pytest.raises(ValueError, match=r"a first axis of 4 workers; got \[\(30,\)\]. jaxcompress.init_state"):
+    with pytest.raises(ValueError, match=r"of the 4 workers along .data.; got \[\(30,\)\]. jaxcompress.init_state"):
         step(params, optimizer.init(params), {}, jnp.zeros((4,)))
+
+
+@pytest.mark.parametrize("axes", [("gpu", "node"), ("node", "node")])
+def test_axes_are_named_in_the_order_of_the_mesh(axes):
+    """In another order hierarchical would send its dense part over the slow link."""
+    mesh, optimizer = jaxcompress.node_mesh(2), optax.sgd(0.1)
+    with pytest.raises(ValueError, match=r"order of the mesh, the slow one first.*Write \('node'"):
+        init_state(optimizer, {"w": jnp.zeros(3)}, mesh, axes)
+    with pytest.raises(ValueError, match="order of the mesh"):
+        shard_batch(np.zeros((8, 2)), mesh, axes)
+
+
+def test_a_batch_of_no_rows_is_refused():
+    with pytest.raises(ValueError, match=r"at least one row for every worker; got an array of shape \(0, 3\)"):
+        shard_batch({"x": np.zeros((0, 3))}, data_mesh(WORKERS))
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_a_state_needs_devices_and_shapes_of_it_do_not():
+    optimizer, params = optax.sgd(0.1, momentum=0.9), {"w": jnp.zeros(3)}
+    mesh = jaxcompress.VirtualMesh(64)
+    with pytest.raises(ValueError, match=r"AbstractMesh has no devices.*eval_shape.*VirtualMesh\(workers\)"):
+        init_state(optimizer, params, mesh.abstract)
+    shapes = jax.eval_shape(lambda params: init_state(optimizer, params, mesh), params)
+    assert jax.tree.leaves(shapes)[0].shape == (3,)

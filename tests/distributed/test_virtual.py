@@ -97,7 +97,7 @@ def test_rows_that_do_not_divide_and_states_of_other_workers_are_refused():
         shard_batch(BATCH, VirtualMesh(3))
     step, (params, _, *rest) = placed(KINDS[1], VirtualMesh(WORKERS))
     _, (_, of_two, *_) = placed(KINDS[1], VirtualMesh(2))
-    with pytest.raises(ValueError, match=r"first axis of 4 workers; got \[\(2,\)\]"):
+    with pytest.raises(ValueError, match=r"the 4 workers along .data.; got \[\(2,\)\]"):
         step(params, of_two, *rest)
 
 

@@ -104,3 +104,8 @@ def test_counting_leaves_donated_arguments_alone():
     value = jax.device_put(jnp.ones(x.shape), x.sharding)
     traffic(jax.jit(step, donate_argnums=0), value)
     assert float(value.sum()) == x.size
+
+
+def test_what_cannot_be_traced_is_refused():
+    with pytest.raises(ValueError, match=r"step is what jax.jit or make_train_step returned; got <function"):
+        traffic(lambda x: x, N)
