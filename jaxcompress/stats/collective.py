@@ -12,6 +12,7 @@ class Collective(NamedTuple):
     payload_bytes: int  # what one worker puts in, each time
     group: int  # workers that take part; 2 for a permute, whose messages go from one worker to one other
     count: int = 1  # executions per step
+    axes: tuple[str, ...] = ()  # of the mesh, that it crosses; only a jaxpr tells, a compiled program has forgotten
 
     @property
     def wire_bytes(self) -> int:
@@ -45,6 +46,19 @@ class Traffic(NamedTuple):
     def wire_bytes(self) -> int:
         """What one worker sends in a step by ring algorithms, in bytes."""
         return sum(each.count * each.wire_bytes for each in self.collectives)
+
+    def over(self, axis_name: str) -> "Traffic":
+        """The collectives that cross an axis, as ``asked.over("node")`` for the slow link of `hierarchical`.
+
+        Raises:
+          ValueError: if the axes are not known, as in a count of a compiled program.
+        """
+        if any(not each.axes for each in self.collectives):
+            raise ValueError(
+                f"these collectives do not tell which of them cross {axis_name!r}: a compiled program has forgotten "
+                f"the axes. Take the count of the jaxpr, the first that traffic returns."
+            )
+        return Traffic(tuple(each for each in self.collectives if axis_name in each.axes))
 
     def __str__(self) -> str:
         """One row for each collective, with bytes per execution, and a row of totals per step."""

@@ -34,7 +34,7 @@ def traffic_of_hlo(text: str, branch: Branch = largest) -> Traffic:
       ...   ROOT %y = u16[40]{0} all-gather(%x), replica_groups=[1,4]<=[4], dimensions={0}
       ... }'''
       >>> traffic_of_hlo(text).collectives
-      (Collective(operation='all-gather', dtypes=('uint16',), payload_bytes=20, group=4, count=1),)
+      (Collective(operation='all-gather', dtypes=('uint16',), payload_bytes=20, group=4, count=1, axes=()),)
     """
     workers = math.prod(int(n) for n in re.findall(r"\b(?:num_partitions|replica_count)=(\d+)", text.split("\n", 1)[0]))
     computations, entry = read_hlo(text)

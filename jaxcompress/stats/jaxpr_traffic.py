@@ -95,6 +95,7 @@ def _collective(eqn: JaxprEqn, operation: str, axis_sizes: dict[str, int]) -> It
         tuple(sorted({str(aval.dtype) for aval in operands})),
         sum(aval.size * aval.dtype.itemsize for aval in operands),
         2 if operation == "collective-permute" and group > 1 else group,
+        axes=tuple(names),
     )
 
 

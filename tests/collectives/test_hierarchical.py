@@ -234,6 +234,10 @@ def test_the_slow_link_carries_a_share_of_the_message_and_the_fast_one_the_array
         assert by_group[("reduce-scatter", 4)] == 4 * (2048 + 32)
         assert by_group[("all-gather", 4)] == 4 * (512 + 8)
         assert 27 * 4 < by_group[("all-gather", 2)] < 27 * 8
+    # The message, and what the step averages over all eight: the loss.
+    slow = asked.over("node")
+    assert {(each.operation, each.group) for each in slow.collectives} == {("all-gather", 2), ("all-reduce", 8)}
+    assert slow.wire_bytes < 27 * 8 + 16
 
 
 def test_its_text_reads_back():

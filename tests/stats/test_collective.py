@@ -48,3 +48,18 @@ def test_the_table_has_a_row_for_each_collective_and_the_totals():
     assert row.split() == ["all-gather", "uint16,", "uint8", "4", "2", "1,000", "3,000"]
     assert total.split() == ["per", "step", "2,000", "6,000"]
     assert len(head) == len(row) == len(total)
+
+
+def test_what_crosses_one_axis_of_two():
+    slow, fast = (Collective("all-reduce", ("float32",), size, 2, axes=(axis,)) for size, axis in ((8, "a"), (80, "b")))
+    both = Collective("all-reduce", ("float32",), 800, 4, axes=("a", "b"))
+    step = Traffic((slow, fast, both))
+    assert step.over("a").collectives == (slow, both)
+    assert step.over("c").wire_bytes == 0
+
+
+def test_a_compiled_program_does_not_tell_its_axes():
+    step = Traffic((Collective("all-reduce", ("float32",), 8, 2),))
+    with pytest.raises(ValueError, match=r"which of them cross 'node'.*count of the jaxpr"):
+        step.over("node")
+    assert Traffic(()).over("node").wire_bytes == 0

@@ -36,7 +36,7 @@ def one(*lines: str, others: str = ""):
 def test_each_notation_of_groups(groups, size):
     line = f"ROOT %y = f32[6]{{0}} all-reduce(%x), channel_id=1, replica_groups={groups}, to_apply=%add"
     add = "%add (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  ROOT %s = f32[] add(%a, %a)\n}\n"
-    assert one(line, others=add) == ("all-reduce", ("float32",), 24, size, 1)
+    assert one(line, others=add) == ("all-reduce", ("float32",), 24, size, 1, ())
 
 
 def test_unknown_groups_are_an_error():
@@ -199,7 +199,7 @@ def test_a_collective_in_parts_counts_once():
         "ROOT %async-collective-done = u32[8,1,512] fusion(%m), kind=kCustom, calls=%fused_computation.14",
         others=PARTS,
     )
-    assert each == ("all-gather", ("uint32",), 2048, 8, 1)
+    assert each == ("all-gather", ("uint32",), 2048, 8, 1, ())
 
 
 def test_a_gather_that_a_tpu_makes_a_sum_counts_as_one():

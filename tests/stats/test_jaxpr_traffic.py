@@ -22,11 +22,12 @@ def test_no_collectives_is_no_traffic():
 @pytest.mark.parametrize("reduction", [lax.psum, lax.pmax, lax.pmin, lax.pmean])
 def test_a_reduction_is_an_all_reduce_of_its_operand(reduction):
     (each,) = count(lambda x: reduction(x, "data"), X).collectives
-    assert each == ("all-reduce", ("float32",), 40, 4, 1)
+    assert each == ("all-reduce", ("float32",), 40, 4, 1, ("data",))
 
 
 def test_several_axes_make_one_group():
-    assert count(lambda x: lax.psum(x, ("data", "node")), X).collectives[0].group == 8
+    (each,) = count(lambda x: lax.psum(x, ("data", "node")), X).collectives
+    assert each.group == 8 and each.axes == ("data", "node")
 
 
 def test_groups_inside_an_axis_are_smaller():

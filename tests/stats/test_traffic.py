@@ -74,7 +74,7 @@ def test_both_counts_equal_the_hand_formula(case, workers):
 def test_a_group_is_the_workers_along_its_axes(axis, group):
     for counted in traffic(*program(lambda x: lax.psum(x, axis), 2, 4)):
         (each,) = counted.collectives
-        assert each == ("all-reduce", ("float32",), 64, group, 1)
+        assert each[:5] == ("all-reduce", ("float32",), 64, group, 1)
 
 
 @pytest.mark.parametrize(("index", "payload"), [(0, 64), (1, 16), (2, 0)])
@@ -96,7 +96,7 @@ def test_a_cpu_sums_bfloat16_as_float32():
 def test_other_dtypes_are_gathered_as_themselves(dtype):
     for counted in traffic(*program(lambda x: lax.all_gather(x.astype(dtype), "data"), 4)):
         (each,) = counted.collectives
-        assert each == ("all-gather", (jnp.dtype(dtype).name,), N * jnp.dtype(dtype).itemsize, 4, 1)
+        assert each[:5] == ("all-gather", (jnp.dtype(dtype).name,), N * jnp.dtype(dtype).itemsize, 4, 1)
 
 
 def test_counting_leaves_donated_arguments_alone():

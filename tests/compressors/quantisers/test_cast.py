@@ -36,7 +36,8 @@ def test_the_compiled_program_gathers_two_entries_a_word(dtype, from_dtype):
     updates = {"a": jnp.zeros((WORKERS, 50), from_dtype), "b": jnp.zeros((WORKERS, 7, 3))}
     step = runner(COMPRESSORS[dtype], WORKERS, "shard_map")
     for counted in jaxcompress.traffic(step, jax.random.key(0), updates, ()):
-        assert counted.collectives == (("all-gather", ("uint32",), 4 * 36, WORKERS, 1),)
+        (found,) = counted.collectives
+        assert found[:5] == ("all-gather", ("uint32",), 4 * 36, WORKERS, 1)
 
 
 @settings(max_examples=30, deadline=None)
