@@ -8,7 +8,7 @@ from jax import lax
 
 from jaxcompress._compat import vary
 from jaxcompress.base import AxisName
-from jaxcompress.ops.magnitude import largest_magnitude
+from jaxcompress.ops.magnitude import is_finite
 
 
 def finite_everywhere(tree: Any, axis_name: AxisName) -> jax.Array:
@@ -19,9 +19,7 @@ def finite_everywhere(tree: Any, axis_name: AxisName) -> jax.Array:
 def all_finite(tree: Any) -> jax.Array:
     """Whether every entry of the floating and complex arrays of `tree` is finite: a bool ()."""
     inexact = [x for x in jax.tree.leaves(tree) if _is_inexact(x) and x.size > 0]
-    # Over the first axes first, since a maximum along the last one is not vectorised on CPUs: one pass over memory.
-    rows = [x.reshape(-1, x.shape[-1] if x.ndim > 1 else x.size) for x in inexact]
-    found = [jnp.isfinite(largest_magnitude(largest_magnitude(one, axis=0))) for one in rows]
+    found = [is_finite(x) for x in inexact]
     return jnp.all(jnp.stack(found)) if found else jnp.bool_(True)
 
 
