@@ -50,7 +50,7 @@ NETWORK_BY_DESIGN = {
 }
 
 MAXIMA_BY_DESIGN = {
-    "jaxcompress/ops/magnitude.py": "adds what a maximum loses",
+    "jaxcompress/ops/magnitude.py": "puts infinity for what a maximum loses",
     "jaxcompress/ops/block_maximum.py": "compares bits with places among them",
     "jaxcompress/ops/counting.py": "compares integers",
 }

@@ -18,7 +18,7 @@ def in_groups(x: jax.Array, group: int) -> Float[Array, "groups group"]:
 
 
 def maxima(groups: Float32[Array, "groups group"]) -> Float32[Array, "groups 1"]:
-    """The largest magnitude of each group, NaN if one of its entries is not finite."""
+    """The largest magnitude of each group, infinite if one of its entries is not finite."""
     return largest_magnitude(groups, axis=1, keepdims=True)
 
 
