@@ -39,6 +39,7 @@ from benchmarks.compiled_table import growth, table
 from benchmarks.report import RESULTS, circumstances, markdown, read_csv, write_csv
 from benchmarks.routes import COMPRESSORS
 from benchmarks.schedule import Span, spans
+from benchmarks.words import check_words
 
 FILE, SCHEDULE_FILE = "compiled.csv", "compiled_schedule.csv"
 SWEPT = COMPRESSORS[:4]  # those for which buckets and flags are tried: each kind of collective
@@ -70,8 +71,7 @@ class Options:
 
     def __post_init__(self) -> None:
         """ValueError where a word means nothing."""
-        if self.only and not any(word in one for word in self.only for one in COMPRESSORS):
-            raise ValueError(f"no compressor contains any of the words {self.only}.")
+        check_words(self.only, COMPRESSORS)
 
 
 def main(options: Options) -> None:

@@ -14,9 +14,9 @@ ResNet-50, 25,557,032 entries. The stages:
 The columns: `times_floor` is the ratio to ``x + 1`` over the same data, array by array: one read and one write.
 `times_torch`: the ratio to ``torch.topk(x.abs(), k, sorted=False)`` on as many threads. Stages, floor and torch take
 turns, so that a ratio compares within a run; milliseconds do not compare between machines. Over one matrix the floor
-itself changes from row to row, by what the allocator has at hand: whether a result of 40 MB is on fresh pages or not
-takes longer than writing it. There read the milliseconds. `temp_copies`: memory that
-the compiled program holds beside arguments and results, in units of the data. `bits_per_entry`: what a step sends.
+itself changes from row to row, with the pages that the allocator has at hand: there read the milliseconds.
+`temp_copies`: memory that the compiled program holds beside arguments and results, in units of the data.
+`bits_per_entry`: what a step sends.
 
 Rows go to `results/compression_DEVICE.csv`, in place of earlier ones of the same data, compressor and stage; a picture
 beside it.
@@ -41,6 +41,7 @@ from benchmarks.resnet50_shapes import resnet50_shapes
 from benchmarks.schemes import example, public_schemes
 from benchmarks.timing import WARM_UP, in_turns, milliseconds
 from benchmarks.torch_selection import torch_selection
+from benchmarks.words import check_words
 
 DENSITY = 0.01
 
@@ -87,8 +88,7 @@ class Options:
         """ValueError where a number or a word means nothing."""
         if self.repeats < 1:
             raise ValueError(f"repeats is at least 1; got {self.repeats}.")
-        if self.only and not any(word in each.text for word in self.only for each in CANDIDATES):
-            raise ValueError(f"no compressor contains any of the words {self.only}.")
+        check_words(self.only, (each.text for each in CANDIDATES))
 
 
 def main(options: Options) -> None:

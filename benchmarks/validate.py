@@ -29,6 +29,7 @@ import jaxcompress
 from benchmarks.laws import Program, Steps, bits, conserved, law, prepare, replicas, two_steps
 from benchmarks.report import circumstances, markdown
 from benchmarks.schemes import SCHEMES
+from benchmarks.words import check_words
 
 # Every scheme, and pairs that travel otherwise than either of the two.
 EXPRESSIONS = [
@@ -51,8 +52,7 @@ class Options:
         """ValueError where a number or a word means nothing."""
         if self.workers < 1:
             raise ValueError(f"workers is at least 1; got {self.workers}.")
-        if self.only and not any(word in one for word in self.only for one in EXPRESSIONS):
-            raise ValueError(f"no compressor contains any of the words {self.only}.")
+        check_words(self.only, EXPRESSIONS)
 
 
 def main(options: Options) -> int:
