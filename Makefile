@@ -14,7 +14,7 @@ VENV := .venv$(subst /,-,$(patsubst %,-%,$(filter-out python3,$(PYTHON))))$(pats
 JAX_EXTRA := $(patsubst %,$(comma)%,$(JAX))
 BIN := $(VENV)/bin
 
-.PHONY: train test lint bench docs clean
+.PHONY: train test test-all lint bench docs clean
 .DELETE_ON_ERROR:
 
 train: $(VENV)/train.stamp
@@ -22,6 +22,10 @@ train: $(VENV)/train.stamp
 
 test: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+
+# The slow rest too: every optimizer after every compressor, every pair of schemes, long runs.
+test-all: $(VENV)/test.stamp
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "slow or not slow" $(ARGS)
 
 lint: $(VENV)/lint.stamp
 	$(BIN)/ruff check .

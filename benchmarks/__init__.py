@@ -1,1 +1,1 @@
-"""One question a file. What was measured stands in `results/`, beside the machine, the commit and the versions."""
+"""One package per question. `results/` has the measurements, with machine, versions and commit."""

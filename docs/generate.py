@@ -1,4 +1,5 @@
-"""Writes the pages that the code itself tells: three from docstrings, and compositions.md by trying every pair.
+"""Writes the pages that follow from the code: sections from docstrings, and a table of pairs that
+is made by building each pair.
 
 python docs/generate.py            all pages
 python docs/generate.py --check    exit code 1 if one of them would change
@@ -8,204 +9,361 @@ import inspect
 import re
 import sys
 import textwrap
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import jaxcompress
-from benchmarks.schemes import public_schemes
 
 DOCS = Path(__file__).parent
-# Where the files of a family lie: its sections come in the door's order.
+# The packages of a family. Sections keep the order of `__all__`.
 FAMILIES = {
     "Sparsifiers": ("compressors.sparsifiers",),
     "Quantisers": ("compressors.quantisers",),
     "Low rank": ("compressors.low_rank",),
     "Memories": ("feedback",),
     "Routes": ("collectives",),
-    "Choices": ("routing", "optimizers", "stats"),
+    "Choices": ("routing", "optimizers", "profiling"),
+    "Contrib": ("contrib",),
 }
-OPTIMIZERS = ["dgc", "clip_by_local_norm", "onebit_adam", "onebit_lamb", "zero_one_adam"]
-# What stands around a compressor, from the outside of a program to the inside of its step.
-STEP = {
-    "Links of the chain": ("compress", "transaction", "skipped_steps"),
-    "Workers": ("initialize_processes", "virtual_cpu_workers", "data_mesh", "node_mesh", "VirtualMesh"),
+OPTIMIZERS = (
+    "dgc",
+    "onebit_adam",
+    "scale_by_onebit_adam",
+    "clip_by_local_norm",
+    "add_decayed_weights_with_momentum",
+)
+CONTRIB_OPTIMIZERS = (
+    "onebit_lamb",
+    "scale_by_onebit_lamb",
+    "zero_one_adam",
+    "scale_by_zero_one_adam",
+)
+# Everything around a compressor, from the outside of a program to the inside of its step.
+REFERENCE = {
+    "Links of the chain": ("compress", "apply_if_all_finite", "skipped_steps"),
+    "Workers": (
+        "initialize_processes",
+        "virtual_cpu_workers",
+        "data_mesh",
+        "node_mesh",
+        "VirtualMesh",
+    ),
     "Placement": ("init_state", "replicate", "shard_batch", "reshard_workers", "error_memory"),
-    "The step": ("make_train_step", "local_value_and_grad", "state_specs", "own_part", "as_block"),
+    "The step": (
+        "make_train_step",
+        "local_value_and_grad",
+        "state_specs",
+        "squeeze_worker_axis",
+        "expand_worker_axis",
+    ),
     "Checks and counts": (
-        *("assert_same_everywhere", "traffic", "traffic_of_jaxpr", "traffic_of_hlo", "monitor_metrics"),
+        "assert_equal_across_processes",
+        "traffic",
+        "traffic_of_jaxpr",
+        "traffic_of_hlo",
+        "monitor_metrics",
     ),
+    "Labels and schedules": (
+        "by_path",
+        "by_shape",
+        "by_size",
+        "norms_and_biases",
+        "embeddings",
+        "first_and_last",
+        "first_label",
+        "warmup",
+    ),
+    "Compressors as text": ("parse", "unparse", "walk"),
+    "Building compressors": ("gathered", "sparse", "sparse_rows", "linear", "parseable"),
 }
-# One of each kind, as what is outside and as what is inside.
-OUTER = [
-    *(
-        "top_k(0.01, inner={})",
-        "block_top_k(0.01, inner={})",
-        "block_sparse(0.01, inner={})",
-        "random_k(0.01, inner={})",
-    ),
-    *("shared_top_k(0.01, inner={})", "power_sgd(2, inner={})", "acp_sgd(2, inner={})", "rotated({})"),
-    *("one_phase({})", "two_phase({})", "hierarchical(dense(), {})", "whole_model({})", "control_variate({}, 0.1)"),
-    *(
-        "error_feedback({})",
-        "momentum_correction({})",
-        "ef21({})",
-        "partition({{'matrix': {}, 'rest': dense()}}, by_shape())",
-        "switch(warmup(9), dense(), {})",
-    ),
+# One of each kind, as the outer and as the inner one.
+OUTER = (
+    "top_k(0.01, inner={})",
+    "block_top_k(0.01, inner={})",
+    "block_sparse(0.01, inner={})",
+    "random_k(0.01, inner={})",
+    "shared_top_k(0.01, inner={})",
+    "power_sgd(2, inner={})",
+    "acp_sgd(2, inner={})",
+    "rotated({})",
+    "one_phase({})",
+    "two_phase({})",
+    "hierarchical(dense(), {})",
+    "whole_model({})",
+    "control_variate({}, 0.1)",
+    "error_feedback({})",
+    "momentum_correction({})",
+    "momentum_correction({}, masking=False)",
+    "ef21({})",
+    "partition({{'matrix': {}, 'rest': dense()}}, by_shape())",
+    "switch(warmup(9), dense(), {})",
     "monitor({})",
-]
-INNER = [
-    *(
-        "dense()",
-        "top_k(0.01)",
-        "block_top_k(0.01)",
-        "global_top_k(0.01)",
-        "random_k(0.01)",
-        "importance_sampled(0.01)",
-    ),
-    *("block_sparse(0.01)", "shared_top_k(0.01)", "arc_top_k(0.01)", "qsgd(4)", "natural()", "int8()", "float8()"),
-    *("cast('bfloat16')", "sign()", "sign_majority()", "rotated(qsgd(4))", "power_sgd(2)", "acp_sgd(2)", "svd(2)"),
-    *(
-        "two_phase(qsgd(4))",
-        "error_feedback(top_k(0.01))",
-        "momentum_correction(top_k(0.01))",
-        "control_variate(qsgd(2), 0.1)",
-    ),
-]
+)
+INNER = (
+    "dense()",
+    "top_k(0.01)",
+    "block_top_k(0.01)",
+    "global_top_k(0.01)",
+    "random_k(0.01)",
+    "random_k(0.01, rescale=True)",
+    "block_sparse(0.01)",
+    "shared_top_k(0.01)",
+    "qsgd(4)",
+    "qsgd(2)",
+    "terngrad()",
+    "natural()",
+    "int8()",
+    "float8()",
+    "cast('bfloat16')",
+    "sign()",
+    "rotated(qsgd(4))",
+    "power_sgd(2)",
+    "acp_sgd(2)",
+    "two_phase(qsgd(4))",
+    "error_feedback(top_k(0.01))",
+    "momentum_correction(top_k(0.01))",
+    "control_variate(qsgd(2), 0.1)",
+)
+HEADINGS = r"(How it travels|Guarantees[^:\n]*|Args|Returns|Raises|Example|References):"
+
+
+def exported(name: str) -> Any:
+    """A public name of `jaxcompress` or of `jaxcompress.contrib`."""
+    for module in (jaxcompress, jaxcompress.contrib):
+        if name in module.__all__:
+            return getattr(module, name)
+    raise AttributeError(f"docs/generate.py lists {name!r}, which jaxcompress does not export.")
 
 
 def names(family: str) -> list[str]:
-    """The schemes of a family."""
-    return [name for package in FAMILIES[family] for name in public_schemes(f"jaxcompress.{package}")]
+    """The public constructors of a `Compressor` in the packages of a family."""
+    return [
+        name
+        for module in (jaxcompress, jaxcompress.contrib)
+        for name in module.__all__
+        if _makes_compressor(one := getattr(module, name))
+        and any(f"{one.__module__}.".startswith(f"jaxcompress.{p}.") for p in FAMILIES[family])
+    ]
+
+
+def listed() -> set[str]:
+    """Every name that has a section because this file lists it."""
+    compressors = {name for family in FAMILIES for name in names(family)}
+    references = {name for chosen in REFERENCE.values() for name in chosen}
+    return compressors | references | {*OPTIMIZERS, *CONTRIB_OPTIMIZERS}
+
+
+def _makes_compressor(one: Any) -> bool:
+    return (
+        getattr(one, "parseable", False)
+        and inspect.signature(one).return_annotation is jaxcompress.Compressor
+    )
 
 
 def compressors_page() -> str:
-    """Every compressor: what it does, its bits, its guarantee, its state, where it is from, and how it is written."""
+    """Every compressor outside of contrib: what it does, its bits, its guarantee, its state, its
+    source and its notation.
+    """
+    families = [family for family in FAMILIES if family != "Contrib"]
     parts = [
         "# Compressors",
-        "Generated by `docs/generate.py` from the docstrings. Bits are of one worker's message; n is the size of an "
-        "array. Whether a pair can be nested is told in [compositions.md](compositions.md).",
-        _overview(),
+        "Generated by `docs/generate.py` from the docstrings. Bits are of one worker's message;"
+        " n is the size of an array. [choosing.md](choosing.md) helps to choose,"
+        " [compositions.md](compositions.md) lists which pairs can be nested, and"
+        " [contrib.md](contrib.md) has schemes of historical interest.",
+        _overview(name for family in families for name in names(family)),
     ]
-    for family in FAMILIES:
-        parts += [f"## {family}", *(_section(name) for name in names(family))]
-    return "\n\n".join(parts) + "\n"
+    for family in families:
+        parts += [f"## {family}", *map(_section, names(family))]
+    return _page(parts)
+
+
+def contrib_page() -> str:
+    """Every name of `jaxcompress.contrib`."""
+    compressors = names("Contrib")
+    parts = [
+        "# Contrib",
+        "Generated by `docs/generate.py` from the docstrings. These schemes are of historical"
+        " interest, or for comparison. They keep the same laws and the same tests as all others,"
+        " but they may change or go away between versions. In Python they are in"
+        " `jaxcompress.contrib`, as `contrib.svd(2)`; in the text of a compressor they have their"
+        " plain name, as in `error_feedback(svd(2))`.",
+        _overview([*compressors, *CONTRIB_OPTIMIZERS]),
+        "## Compressors",
+        *map(_section, compressors),
+        "## Optimizers",
+        *map(_section, CONTRIB_OPTIMIZERS),
+    ]
+    return _page(parts)
 
 
 def optimizers_page() -> str:
-    """Every optimizer that compresses its momentum, or has it before the average: what it does, and guarantees."""
-    head = [
-        "# Optimizers",
-        "Generated by `docs/generate.py` from the docstrings. Any optimizer of Optax can stand after `compress`. These "
-        "stand in its place, since they average by themselves: `dgc` before plain SGD, the others before nothing, and "
-        "what those compress is the momentum, by any compressor of [compressors.md](compressors.md). "
-        "`clip_by_local_norm` is a part of `dgc`, and stands before any of them.",
-    ]
-    return "\n\n".join([*head, *(_section(name) for name in OPTIMIZERS)]) + "\n"
-
-
-def step_page() -> str:
-    """What stands around a compressor: the links of the chain, the workers, and the step."""
+    """Every optimizer with a momentum before the average."""
     parts = [
-        "# The step",
-        "Generated by `docs/generate.py` from the docstrings: what a program calls around its compressor. "
-        "[concepts.md](concepts.md) tells in which order, and the README has two whole programs.",
+        "# Optimizers",
+        "Generated by `docs/generate.py` from the docstrings. Any optimizer of Optax can follow"
+        " `compress`: `optax.chain(compress(error_feedback(top_k(0.01))), optax.adamw(1e-3))`. The"
+        " optimizers of this page have their momentum before the average. So they take the place"
+        " of `compress`: `dgc` before plain SGD; `onebit_adam` is a whole optimizer. What"
+        " `onebit_adam` sends is the momentum, averaged by the `compress` that it is given."
+        " `clip_by_local_norm` may stand before any of them. `onebit_lamb` and `zero_one_adam` are"
+        " in [contrib.md](contrib.md).",
+        _overview(OPTIMIZERS),
+        *map(_section, OPTIMIZERS),
     ]
-    for heading, chosen in STEP.items():
-        parts += [f"## {heading}", *(_section(name) for name in chosen)]
-    return "\n\n".join(parts) + "\n"
+    return _page(parts)
+
+
+def reference_page() -> str:
+    """Every other public function: chain, workers, placement, step, counts, labels, text."""
+    other = [name for name in jaxcompress.__all__ if name not in listed()]
+    other = [name for name in other if inspect.isfunction(getattr(jaxcompress, name))]
+    sections = REFERENCE | ({"Other": tuple(other)} if other else {})
+    parts = [
+        "# Reference",
+        "Generated by `docs/generate.py` from the docstrings: everything that a program calls"
+        " around its compressor. The compressors are in [compressors.md](compressors.md).",
+        _overview(name for chosen in sections.values() for name in chosen),
+    ]
+    for heading, chosen in sections.items():
+        parts += [f"## {heading}", *map(_section, chosen)]
+    return _page(parts)
 
 
 def compositions_page() -> str:
-    """Every pair of outside and inside: it can be built, or what the error says."""
+    """Every pair of an outer and an inner compressor: it can be built, or what the error says."""
     reasons: dict[str, int] = {}
     rows = []
     for outer in OUTER:
         cells = [_outcome(outer, inner, reasons) for inner in INNER]
         rows.append(f"| `{outer.format('…')}` | " + " | ".join(cells) + " |")
     head = [
-        "| outside \\ inside | " + " | ".join(f"`{inner}`" for inner in INNER) + " |",
+        "| outer \\ inner | " + " | ".join(f"`{inner}`" for inner in INNER) + " |",
         "|---" * (len(INNER) + 1) + "|",
     ]
-    notes = [f"{number}. {reason}" for reason, number in reasons.items()]
-    return (
-        "\n\n".join(
-            [
-                "# Compositions",
-                "Generated by `docs/generate.py`, which builds every pair. ✓: it can be built, and keeps the law. A "
-                "number: a `ValueError` at construction; the text below says why, and what to write instead.",
-                "\n".join([*head, *rows]),
-                "\n".join(notes),
-            ]
-        )
-        + "\n"
-    )
+    parts = [
+        "# Compositions",
+        "Generated by `docs/generate.py`, which builds every pair. ✓: it can be built, and keeps"
+        " the law. A number: a `ValueError` at construction. The text below the table is its"
+        " message, which says what to write instead.",
+        "\n".join([*head, *rows]),
+        "\n".join(f"{number}. {reason}" for reason, number in reasons.items()),
+    ]
+    return _page(parts)
 
 
-def _overview() -> str:
+def _page(parts: Iterable[str]) -> str:
+    return "\n\n".join(parts) + "\n"
+
+
+def _overview(chosen: Iterable[str]) -> str:
+    """A table of names and their first sentences."""
     rows = ["| | |", "|---|---|"]
-    for name in (name for family in FAMILIES for name in names(family)):
-        rows.append(f"| [`{name}`](#{name}) | {_parts(name)['summary'].replace('|', chr(92) + '|')} |")
+    for name in chosen:
+        summary = _parts(name)["summary"].replace("|", "\\|")
+        rows.append(f"| [`{name}`](#{name.lower()}) | {summary} |")
     return "\n".join(rows)
 
 
 def _section(name: str) -> str:
+    """Everything that a docstring says, under one heading."""
     parts = _parts(name)
-    signature = inspect.signature(getattr(jaxcompress, name))
-    bare = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
-    signature = re.sub(r"<function (\w+) at 0x\w+>", r"\1", str(inspect.Signature(bare)).replace("=", " = "))
-    lines = [f"### `{name}`", f"`{name}{signature}`", f"{parts['summary']}", *parts["body"]]
+    lines = [f"### `{name}`", f"`{name}{_signature(exported(name))}`", parts["summary"]]
+    lines += parts["body"]
     if parts["Args"]:
         lines.append("\n".join(parts["Args"]))
-    for label in ("How it travels", "Guarantees", "Returns", "Raises", "Example"):
+    for label in ("How it travels", "Guarantees", "Returns", "Raises"):
         if parts.get(label):
             lines.append(f"**{label}.** {parts[label]}")
+    if parts["Example"]:
+        lines.append(f"**Example.** {_example(parts['Example'])}")
     if parts["References"]:
         lines.append("**Papers.** " + "; ".join(parts["References"]) + ".")
     return "\n\n".join(lines)
 
 
-def _parts(name: str) -> dict:
+def _signature(one: Callable) -> str:
+    """Names and defaults of the arguments, without annotations."""
+    bare = [
+        parameter.replace(annotation=parameter.empty)
+        for parameter in inspect.signature(one).parameters.values()
+    ]
+    text = str(inspect.Signature(bare)).replace("=", " = ")
+    return re.sub(r"<function (\w+) at 0x\w+>", r"\1", text)
+
+
+def _parts(name: str) -> dict[str, Any]:
     """A docstring by its headings."""
-    paragraphs = re.split(r"\n\s*\n", inspect.getdoc(getattr(jaxcompress, name)))
-    parts: dict = {"summary": paragraphs[0], "body": [], "Args": [], "References": []}
+    paragraphs = re.split(r"\n\s*\n", inspect.getdoc(exported(name)) or name)
+    parts: dict[str, Any] = {"body": [], "Args": [], "Example": [], "References": []}
+    parts["summary"] = _prose(paragraphs[0])
     section = "body"
     for paragraph in paragraphs[1:]:
-        heading = re.match(r"(How it travels|Guarantees[^:]*|Args|Returns|Raises|Example|References):", paragraph)
-        section = heading.group(1).split(",")[0] if heading else section
-        text = " ".join(paragraph.removeprefix(f"{heading.group(1)}:").split()) if heading else paragraph
+        heading = re.match(HEADINGS, paragraph)
+        if heading:
+            section = heading.group(1).split(",")[0].split()[0]
+            section = "How it travels" if section == "How" else section
         match section:
             case "body":
                 parts["body"].append(_verbatim(paragraph))
-            case "How it travels" | "Guarantees":
-                scope = heading.group(1).removeprefix(section) if heading else ""
-                parts[section] = " ".join(
-                    filter(None, [parts.get(section, ""), f"({scope.strip(', ')})" if scope else "", text])
-                )
             case "Args":
                 parts["Args"] += _arguments(paragraph)
-            case "Returns" | "Raises":
-                parts[section] = f"{parts[section]} {text}" if section in parts else text
             case "Example":
-                # The text of a compressor; for what has none, the last line of Python.
-                texts = re.findall(r"^ *['\"](.+)['\"]$", paragraph, re.M) or re.findall(r">>> (.+)", paragraph)
-                parts["Example"] = "`" + texts[-1] + "`"
+                parts["Example"] += _code(paragraph)
             case "References":
                 parts["References"] += _papers(paragraph)
-    return {key: _markdown(value) if isinstance(value, str) else value for key, value in parts.items()}
+            case _:
+                text = _without_heading(paragraph, section)
+                parts[section] = f"{parts[section]} {text}" if section in parts else text
+    return parts
+
+
+def _without_heading(paragraph: str, section: str) -> str:
+    """A paragraph as one line. What a heading adds to its name, such as the scope of a guarantee,
+    stays in brackets.
+    """
+    heading = re.match(HEADINGS, paragraph)
+    if not heading:
+        return _prose(paragraph)
+    scope = heading.group(1).removeprefix(section).strip(", ")
+    text = _prose(paragraph[heading.end() :])
+    return f"({scope}) {text}" if scope else text
+
+
+def _prose(text: str) -> str:
+    """One line of Markdown."""
+    return " ".join(text.split()).replace("``", "`")
 
 
 def _verbatim(paragraph: str) -> str:
-    """A formula set apart stays as it stands; prose becomes one line."""
+    """A formula stays as it is; prose becomes one line."""
     if paragraph.startswith("    "):
         return "```\n" + textwrap.dedent(paragraph) + "\n```"
-    return _markdown(" ".join(paragraph.split()).removesuffix(":").removesuffix("::"))
+    return re.sub(r":{1,2}$", ":", _prose(paragraph))
 
 
 def _arguments(paragraph: str) -> list[str]:
     """One line of a list for each argument."""
-    name = r"^  (\*{0,2}\w+): "  # further in, a line goes on with what another began
-    found = re.findall(rf"{name}(.+?)(?={name}|\Z)", paragraph.removeprefix("Args:"), re.DOTALL | re.MULTILINE)
-    return [f"- `{name}`: {_markdown(' '.join(text.split()))}" for name, text, _ in found]
+    name = r"^  (\*{0,2}\w+): "  # further in, a line continues the previous one
+    found = re.findall(
+        rf"{name}(.+?)(?={name}|\Z)", paragraph.removeprefix("Args:"), re.DOTALL | re.MULTILINE
+    )
+    return [f"- `{name}`: {_prose(text)}" for name, text, _ in found]
+
+
+def _code(paragraph: str) -> list[str]:
+    """The lines of a doctest, without imports."""
+    lines = textwrap.dedent(paragraph.removeprefix("Example:").strip("\n")).splitlines()
+    return [line for line in lines if not re.match(r">>> (from|import) ", line)]
+
+
+def _example(code: list[str]) -> str:
+    """The one line that is typed; if there are several, the whole doctest."""
+    typed = [line for line in code if line.startswith((">>> ", "... "))]
+    if len(typed) == 1:
+        return f"`{typed[0].removeprefix('>>> ')}`"
+    return "\n\n```\n" + "\n".join(code) + "\n```"
 
 
 def _papers(paragraph: str) -> list[str]:
@@ -213,38 +371,40 @@ def _papers(paragraph: str) -> list[str]:
     return [re.sub(r"`(.+?)\s*<(.+?)>`_", r"[\1](\2)", text)] if text else []
 
 
-def _markdown(text: str) -> str:
-    return text.replace("``", "`")
-
-
 def _outcome(outer: str, inner: str, reasons: dict[str, int]) -> str:
+    """✓, or the number of the reason why this pair is refused."""
     try:
         jaxcompress.parse(outer.format(inner))
     except jaxcompress.ExpressionError as error:
-        text = re.sub(r"^\w+: | \(column \d+\)$", "", str(error).splitlines()[0])
-        text = re.sub(rf"(?<!\w){re.escape(inner)}", "`…`", text)
+        text = re.sub(r"^\w+: ", "", error.message)
+        text = re.sub(rf"(?<!\w){re.escape(inner)}", "…", text)
         return str(reasons.setdefault(text, len(reasons) + 1))
     return "✓"
 
 
 PAGES = {
     "compressors.md": compressors_page,
+    "contrib.md": contrib_page,
     "compositions.md": compositions_page,
     "optimizers.md": optimizers_page,
-    "step.md": step_page,
+    "reference.md": reference_page,
 }
 
 
 def main() -> int:
-    """Writes or checks all pages, and gives the exit code."""
+    """Writes or checks all pages, and returns the exit code."""
+    texts = {name: page() for name, page in PAGES.items()}
     changed = [
-        name for name, page in PAGES.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != page()
+        name
+        for name, text in texts.items()
+        if not (DOCS / name).exists() or (DOCS / name).read_text() != text
     ]
     if "--check" in sys.argv:
-        print("\n".join(f"docs/{name} differs from what the code says: make docs" for name in changed))
+        for name in changed:
+            print(f"docs/{name} differs from the code; run: make docs")
         return 1 if changed else 0
     for name in changed:
-        (DOCS / name).write_text(PAGES[name]())
+        (DOCS / name).write_text(texts[name])
         print(f"docs/{name}")
     return 0
 

@@ -1,26 +1,27 @@
-"""What differs between JAX versions and between `shard_map` and `vmap`: the one place that looks at either."""
+"""Differences between JAX versions, and between `shard_map` and `vmap`, in one place."""
 
 import jax
 from jax import lax
-from jax._src import distributed  # the number of processes is nowhere else before devices start
+from jax._src import distributed  # nothing else has the process count before devices start
 
 from jaxcompress.base import AxisName
 
 
 def axis_size(axis_name: AxisName) -> int:
-    """The number of workers along `axis_name`; ValueError where no such axis surrounds the caller."""
+    """The number of workers along `axis_name`; ValueError if there is no such axis here."""
     try:
         return lax.axis_size(axis_name)
     except NameError:
         raise ValueError(
-            f"there is no mesh axis {axis_name!r} here: gradients are averaged inside a step that runs under "
-            f"jax.shard_map or jax.vmap(..., axis_name={axis_name!r}). jaxcompress.make_train_step builds such a step; "
-            f"compress, init_state and the step are told the same axis_name."
+            f"there is no mesh axis {axis_name!r} here: gradients are averaged inside a step that"
+            f" runs under jax.shard_map or jax.vmap(..., axis_name={axis_name!r})."
+            " jaxcompress.make_train_step builds such a step; compress, init_state and the step"
+            " are told the same axis_name."
         ) from None
 
 
 def is_varying(x: jax.Array, axis_name: AxisName) -> bool:
-    """Whether `x` may differ between workers; True also where JAX does not keep account of it (`vmap`)."""
+    """Whether `x` may differ between workers; True also where JAX does not track it (`vmap`)."""
     names = _names(axis_name)
     if not _checked(names):
         return True
@@ -28,13 +29,13 @@ def is_varying(x: jax.Array, axis_name: AxisName) -> bool:
 
 
 def may_differ(x: jax.Array, axis_name: AxisName) -> bool:
-    """Whether JAX knows that `x` may differ between workers; False where it does not keep account of it."""
+    """Whether JAX knows that `x` may differ between workers; False where it does not track it."""
     names = _names(axis_name)
     return _checked(names) and bool(set(names) & set(jax.typeof(x).manual_axis_type.varying))
 
 
 def vary(tree, axis_name: AxisName):
-    """Marks replicated arrays as this worker's own, so that their gradients stay local; copies nothing."""
+    """Marks replicated arrays as varying, so that their gradients stay local; copies nothing."""
 
     def vary_one(x):
         missing = [name for name in _names(axis_name) if not is_varying(x, name)]
@@ -44,30 +45,34 @@ def vary(tree, axis_name: AxisName):
 
 
 def vary_like(tree, like: jax.Array):
-    """Marks arrays as differing between the workers between which `like` may differ: the carries of a loop over it."""
+    """Marks arrays as varying over the axes of `like`, as carries of a loop over it need."""
     axes = jax.typeof(like).manual_axis_type.varying
     return vary(tree, tuple(sorted(axes))) if axes else tree
 
 
 def all_gather(x: jax.Array, axis_name: AxisName) -> jax.Array:
-    """All workers' `x` along a new first axis; JAX knows that the result is the same on every worker."""
+    """All workers' `x` along a new first axis, which JAX knows to be replicated."""
     names = _names(axis_name)
-    # `vmap` has no rule for the typed gather; there the plain one gives the same numbers.
-    return lax.all_gather(x, axis_name, to="invarying") if _in_shard_map(names) else lax.all_gather(x, axis_name)
+    # `vmap` has no rule for `to="invarying"`; there the plain gather gives the same numbers.
+    return (
+        lax.all_gather(x, axis_name, to="invarying")
+        if _in_shard_map(names)
+        else lax.all_gather(x, axis_name)
+    )
 
 
 def all_to_all(x: jax.Array, axis_name: AxisName) -> jax.Array:
-    """Row i of `x` goes to worker i; back comes one row from each worker, in their order."""
+    """Sends row i of `x` to worker i; returns one row from each worker, in their order."""
     return lax.all_to_all(x, axis_name, split_axis=0, concat_axis=0)
 
 
 def reduce_scatter(x: jax.Array, axis_name: AxisName) -> jax.Array:
-    """The sum over all workers of their row for this one: (workers, …) to (…)."""
+    """The sum over all workers of the row that each has for this one: (workers, …) to (…)."""
     return lax.psum_scatter(x, axis_name, scatter_dimension=0)
 
 
 def joined_processes() -> int:
-    """How many processes `jax.distributed` has joined, without starting a device as ``jax.process_count`` does."""
+    """The number of processes that `jax.distributed` has joined; starts no device."""
     return distributed.global_state.num_processes or 1
 
 

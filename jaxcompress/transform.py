@@ -1,4 +1,4 @@
-"""From a compressor to a link of an Optax chain."""
+"""Turns a compressor into a link of an Optax chain."""
 
 import numbers
 from typing import Any, NamedTuple
@@ -6,23 +6,24 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from optax import Updates
+from optax import MaskedNode, Updates
 
 from jaxcompress._compat import axis_size, is_varying
-from jaxcompress.base import AxisName, Compressor, Reduced
-from jaxcompress.collectives.agreement import spoilt_unless
-from jaxcompress.collectives.dense import dense
-from jaxcompress.ops.buckets import buckets
-from jaxcompress.ops.trees import array_bits, join, only, path_text
+from jaxcompress.base import AxisName, Compressor
+from jaxcompress.collectives.dense import fused_mean
+from jaxcompress.collectives.finiteness import nan_unless
+from jaxcompress.feedback.memories import where_finite, zeros_like_memory
+from jaxcompress.ops.argument_checks import shown
+from jaxcompress.ops.trees import array_bits, buckets, mask, merge_masked, path_text, tree_bits
 
 
 class CompressState(NamedTuple):
     """What `compress` keeps between steps."""
 
     key: jax.Array  # typed PRNG key (), the same on every worker; split once a step
-    bits: jax.Array  # float32 (): size of this worker's messages in the last step, dense ones included
-    inner: tuple[Any, ...]  # state of the compressor for the compressed arrays of each bucket
-    otherwise: tuple[Any, ...]  # state of what averages the other arrays of each bucket
+    bits: jax.Array  # float32 (): size of all messages of this worker in the last step
+    inner: tuple[Any, ...]  # per bucket: the compressor's state, for the compressed arrays
+    dense: tuple[Any, ...]  # per bucket: the state of its `dense_transform`, for the other arrays
 
 
 def compress(
@@ -31,159 +32,220 @@ def compress(
     *,
     min_compression_rate: int | float = 2.0,
     bucket_bytes: int | None = None,
-    max_norm: int | float | None = None,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
-    """Averages updates over the workers of `axis_name`, compressed: the network boundary of an Optax chain.
+    """Averages updates over the workers of `axis_name`, compressed: a chain's network boundary.
 
-    What stands before it in the chain is local to a worker, what stands after it is the same on all of them. It takes
-    the place of ``lax.pmean(grads, axis_name)``, and must run inside ``jax.shard_map`` (with ``check_vma=True``, which
-    proves that replicas cannot drift apart) or ``jax.vmap(..., axis_name=...)``.
+    Links before it work on one worker's updates; links after it see the same updates on all
+    workers. It replaces ``lax.pmean(grads, axis_name)``. It must run inside ``jax.shard_map`` or
+    ``jax.vmap(..., axis_name=...)``. With ``check_vma=True``, `jax.shard_map` proves that replicas
+    cannot drift apart. To clip the average, put ``optax.clip_by_global_norm`` after it.
 
-    An array whose message, judged by itself, would not be `min_compression_rate` times smaller than the array travels
-    dense, and all such arrays share one all-reduce; they have no error memory. So ``compress(dense())`` is a plain
-    ``pmean``. (A local momentum, as of `momentum_correction`, is theirs too.)
+    The updates must be this worker's own. Those that are summed or averaged already are refused, as
+    `jax.grad` of replicated parameters returns inside `jax.shard_map`. Under ``check_vma=False``
+    and inside `jax.vmap` JAX does not know which arrays differ between workers, so `compress`
+    cannot detect a sum there: take gradients by `local_value_and_grad`.
 
-    The messages of all arrays travel together, in as many collectives as the scheme has rounds. With `bucket_bytes`
-    they travel in groups of arrays, the last ones by name first (``Block_10`` before ``Block_9``), whose gradients a
-    backward pass has first: so that a compiler can move a group while the next is computed. Each has collectives, and a
-    dense all-reduce, of its own.
+    An array travels dense unless its message is at least `min_compression_rate` times smaller than
+    the array. All dense arrays share one all-reduce and have no error memory. So
+    ``compress(dense())`` is a plain ``pmean``. If the compressor has a momentum, as
+    `momentum_correction` has, the averages of dense arrays get the same momentum. Arrays of
+    ``float0``, the gradients of integers, pass unchanged.
 
-    Guarantees: all that `compressor` guarantees, before the average is rounded to the dtype of the updates: for
-    bfloat16 gradients that rounding is not remembered. Updates keep their shapes, dtypes and tree.
+    The messages of all arrays travel together, in as many collectives as the scheme has rounds.
+    With `bucket_bytes` they travel in groups of arrays, the last by name first (``Block_10`` before
+    ``Block_9``). A backward pass computes those gradients first, so a compiler can send one group
+    while it computes the next. Each group has its own collectives and its own dense all-reduce.
+
+    ``update(..., send_dense=True)`` averages all arrays dense in this step and leaves the
+    compressor's state unchanged. Optimizers that begin with dense steps use it.
+
+    Guarantees: all that `compressor` guarantees, before the average is rounded to the dtype of the
+    updates. No error memory keeps that rounding error of, say, bfloat16 gradients. Updates keep
+    their shapes, dtypes and tree.
 
     Args:
       compressor: Such as ``error_feedback(top_k(0.01))``.
       axis_name: The mesh axis, or axes, to average over.
-      min_compression_rate: How many times smaller a message has to be, at least; 0 compresses every array.
-      bucket_bytes: Size of the gradients of one bucket, at least 1; None puts all arrays into one. A larger array is a
-        bucket by itself.
-      max_norm: The average is scaled down to this global norm, above 0, where it is larger, as by
-        ``optax.clip_by_global_norm`` after `compress`; but the norm of what travels as orthonormal factors is that of
-        the small factor, ``|P Q^T| = |Q|``, so that no pass over those arrays is needed.
-      seed: Of the random keys, the same on all workers.
+      min_compression_rate: The least factor by which a message must be smaller than its array; 0
+        compresses every array.
+      bucket_bytes: Size of the gradients of one bucket, at least 1; None puts all arrays into one.
+        A larger array is a bucket by itself.
+      seed: Seed of the random keys, the same on all workers.
 
     Returns:
       An Optax transformation. Its state holds `PerWorker` parts; `init_state` places it on a mesh.
 
     Raises:
-      ValueError: if `compressor` is not one, `axis_name` no name, `min_compression_rate` negative, `bucket_bytes`
-        below 1 or `max_norm` not above 0; while tracing, if there is no such axis, or if the gradients are the same on
-        all workers: then JAX has summed them already.
+      ValueError: if `compressor` is not a compressor, `axis_name` is not a name,
+        `min_compression_rate` is negative or `bucket_bytes` is below 1. While tracing: if the axis
+        does not exist, if an update is neither floating nor complex, or if the gradients are the
+        same on all workers, since JAX has then summed them already.
 
     Example:
       >>> from jaxcompress.compressors.sparsifiers.top_k import top_k
       >>> from jaxcompress.feedback.error_feedback import error_feedback
       >>> optimizer = optax.chain(compress(error_feedback(top_k(0.01))), optax.adam(1e-3))
     """
-    if not isinstance(compressor, Compressor):
-        hint = f"; jaxcompress.parse({compressor!r}) makes one" if isinstance(compressor, str) else ""
-        hint = "; call it, with its arguments" if callable(compressor) else hint
-        raise ValueError(f"compress takes a compressor, such as error_feedback(top_k(0.01)); got {compressor!r}{hint}.")
-    names = (axis_name,) if isinstance(axis_name, str) else axis_name
-    if not isinstance(names, tuple) or not names or not all(isinstance(name, str) and name for name in names):
-        raise ValueError(f"axis_name is the mesh axis to average over, a text or a tuple of them; got {axis_name!r}.")
-    if not _is_number(min_compression_rate) or not min_compression_rate >= 0:
-        raise ValueError(f"min_compression_rate is a ratio of sizes, at least 0; got {min_compression_rate!r}.")
-    if bucket_bytes is not None and (not _is_number(bucket_bytes) or not bucket_bytes >= 1):
-        raise ValueError(f"bucket_bytes is the size of the gradients of one bucket, at least 1; got {bucket_bytes!r}.")
-    if max_norm is not None and (not _is_number(max_norm) or not 0 < max_norm < float("inf")):
-        raise ValueError(f"max_norm is the largest global norm of the average, above 0 and finite; got {max_norm!r}.")
-
-    rate, otherwise = float(min_compression_rate), compressor.otherwise or dense()
+    _check_arguments(compressor, axis_name, min_compression_rate, bucket_bytes)
+    rate = float(min_compression_rate)
+    transform = compressor.dense_transform or optax.identity()
 
     def init(params):
+        # The gradients of integers are float0, which pass unchanged and need no state.
+        inexact = jax.tree.map(lambda x: jnp.issubdtype(x.dtype, jnp.inexact), params)
+        params = mask(params, inexact)
         key, init_key = jax.random.split(jax.random.key(seed))
         parts = [split(bucket, bucket) for bucket in buckets(params, params, bucket_bytes)]
         keys = jax.random.split(init_key, len(parts))
         states = tuple(compressor.init(keys[i], part) for i, (part, _) in enumerate(parts))
-        others = tuple(otherwise.init(keys[i], rest) for i, (_, rest) in enumerate(parts))
+        others = tuple(transform.init(zeros_like_memory(other)) for _, other in parts)
         return CompressState(key, jnp.zeros([], jnp.float32), states, others)
 
-    def update(updates, state, params=None, **extra_args):
+    def update(updates, state, params=None, *, step_applied=None, send_dense=False, **extra_args):
+        del extra_args
         axis_size(axis_name)
-        _check_local(updates, axis_name)
-        # Told by `transaction`; what stood before may have made the NaN of a bad step finite.
-        if (applied := extra_args.get("step_applied")) is not None:
-            updates = spoilt_unless(applied, updates)
-        key, step_key = jax.random.split(state.key)
+        real = _check_updates(updates, axis_name)
+        # From `apply_if_all_finite`: earlier links may have replaced the NaN of a skipped step.
+        if step_applied is not None:
+            updates = nan_unless(step_applied, updates)
         like = updates if params is None else params
-        expected = jax.eval_shape(init, like)
-        _check_state(state.inner, expected.inner)
-        _check_state(state.otherwise, expected.otherwise)
-        parts, likes = (buckets(tree, like, bucket_bytes) for tree in (updates, like))
+        parts, likes = (
+            buckets(mask(x, real), mask(like, real), bucket_bytes) for x in (updates, like)
+        )
+        if send_dense:
+            means, bits = [fused_mean(part, axis_name) for part in parts], tree_bits(parts)
+            state = state._replace(bits=jnp.asarray(bits, jnp.float32))
+            return _as_updates(means, updates), state
+        expected = jax.eval_shape(init, mask(like, real))
+        _check_state(state, expected)
+        key, step_key = jax.random.split(state.key)
         keys = jax.random.split(step_key, len(parts))
-        rounds = [one_bucket(*one) for one in zip(keys, parts, likes, state.inner, state.otherwise, strict=True)]
-        reduced = [one for pair, _, _ in rounds for one in pair]
-        mean = join(updates, *(one.mean for one in reduced))
-        mean = mean if max_norm is None else _clipped(mean, reduced, max_norm)
-        mean = jax.tree.map(lambda m, x: m.astype(x.dtype), mean, updates)
-        bits = sum((jnp.asarray(one.bits, jnp.float32) for one in reduced), jnp.float32(0))
-        _, states, others = zip(*rounds, strict=True)
-        return mean, CompressState(key, bits, states, others)
+        each = zip(keys, parts, likes, state.inner, state.dense, strict=True)
+        means, bits, states, others = zip(*(one_bucket(*one) for one in each), strict=True)
+        mean = _as_updates([tree for pair in means for tree in pair], updates)
+        return mean, CompressState(key, jnp.asarray(sum(bits)), states, others)
 
-    def one_bucket(key, part, like, state, other_state):
-        """Both reductions of one bucket, and their new states."""
-        compressed, rest = split(part, like)
+    def one_bucket(key, part, like, state, dense_state):
+        """Both averages of one bucket, their bits, and their new states."""
+        compressed, other = split(part, like)
         reduced, state = compressor.reduce(key, compressed, state, axis_name)
-        other, other_state = otherwise.reduce(key, rest, other_state, axis_name)
-        return (reduced, other), state, other_state
+        average = _widened(fused_mean(other, axis_name))
+        average, new = transform.update(average, dense_state)
+        new = jax.tree.map(where_finite, new, dense_state)
+        bits = jnp.asarray(reduced.bits, jnp.float32) + tree_bits(other)
+        return (reduced.mean, average), bits, state, new
 
     def split(tree, like):
-        """The arrays that are worth compressing, judged by those of `like`, and the rest."""
+        """The arrays worth compressing, judged by the arrays of `like`, and the others."""
         real = jax.tree.map(lambda x: jnp.issubdtype(x.dtype, jnp.floating) and x.size > 0, like)
-        bits = compressor.message_bits(only(like, real))
-        pays = join(like, jax.tree.map(lambda x, bits: bool(bits * rate <= array_bits(x)), only(like, real), bits))
-        pays = jax.tree.map(lambda pays: pays is True, pays, is_leaf=lambda x: isinstance(x, optax.MaskedNode))
-        return only(tree, pays), only(tree, jax.tree.map(lambda pays: not pays, pays))
+        candidates = mask(like, real)
+        bits = compressor.message_bits(candidates)
+        small = jax.tree.map(lambda x, n: bool(n * rate <= array_bits(x)), candidates, bits)
+        pays = jax.tree.map(lambda x: x is True, merge_masked(like, small), is_leaf=_is_masked)
+        return mask(tree, pays), mask(tree, jax.tree.map(lambda pays: not pays, pays))
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _is_number(value: Any) -> bool:
+def _as_updates(parts: list[Any], updates: Updates) -> Updates:
+    """One tree from those of all parts, in the dtypes of `updates`, with its own float0 arrays."""
+    mean = merge_masked(updates, *parts, mask(updates, jax.tree.map(_is_float0, updates)))
+    return jax.tree.map(lambda m, x: m if _is_float0(x) else m.astype(x.dtype), mean, updates)
+
+
+def _widened(tree: Any) -> Any:
+    """At least float32, since a transformation may keep a running sum."""
+    return jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), tree)
+
+
+def _is_float0(x: Any) -> bool:
+    return x.dtype == jax.dtypes.float0
+
+
+def _is_masked(x: Any) -> bool:
+    return isinstance(x, MaskedNode)
+
+
+def _check_arguments(compressor: Any, axis_name: Any, rate: Any, bucket_bytes: Any) -> None:
+    if not isinstance(compressor, Compressor):
+        hint = (
+            f"; jaxcompress.parse({compressor!r}) makes one" if isinstance(compressor, str) else ""
+        )
+        hint = "; call it, with its arguments" if callable(compressor) else hint
+        raise ValueError(
+            "compress takes a compressor, such as error_feedback(top_k(0.01)); got"
+            f" {compressor!r}{hint}."
+        )
+    names = (axis_name,) if isinstance(axis_name, str) else axis_name
+    if (
+        not isinstance(names, tuple)
+        or not names
+        or not all(isinstance(name, str) and name for name in names)
+    ):
+        raise ValueError(
+            f"axis_name is a mesh axis, or a tuple of axes, by name; got {axis_name!r}."
+        )
+    if not _is_real(rate) or not rate >= 0:
+        raise ValueError(
+            f"min_compression_rate is a ratio of sizes, at least 0; got {shown(rate)}."
+        )
+    if bucket_bytes is not None and (not _is_real(bucket_bytes) or not bucket_bytes >= 1):
+        raise ValueError(
+            "bucket_bytes is the size of the gradients of one bucket, at least 1; got"
+            f" {shown(bucket_bytes)}."
+        )
+
+
+def _is_real(value: Any) -> bool:
+    """Whether `value` is a number of Python or NumPy, and no bool."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def _clipped(mean: Updates, reduced: list[Reduced], max_norm: int | float) -> Updates:
-    """`mean`, which is made of these, scaled down to this global norm where it is larger."""
-    norm = jnp.sqrt(sum((jnp.asarray(one.energy()) for one in reduced), jnp.float32(0)))
-    return jax.tree.map(lambda m: m * (max_norm / jnp.maximum(norm, max_norm)), mean)
-
-
-def _check_state(state: Any, expected: Any) -> None:
-    """ValueError if the compressor's state is not that of one worker, or not of these parameters."""
-    found = [(path_text(path), x.shape) for path, x in jax.tree_util.tree_leaves_with_path(state)]
-    wanted = [(path_text(path), x.shape) for path, x in jax.tree_util.tree_leaves_with_path(expected)]
-    if [path for path, _ in found] != [path for path, _ in wanted] or len(state) != len(expected):
-        raise ValueError(
-            f"the state of compress has {len(found)} arrays in {len(state)} buckets, and these updates need "
-            f"{len(wanted)} in {len(expected)}{_first_difference(found, wanted)}: it was made for other parameters, "
-            f"another compressor, or another min_compression_rate or bucket_bytes. Make a new one with init_state."
-        )
-    for (path, shape), (_, needed) in zip(found, wanted, strict=True):
-        if shape != needed:
+def _check_state(state: CompressState, expected: CompressState) -> None:
+    """ValueError if the state is not that of one worker, or not of these parameters."""
+    for have, need in ((state.inner, expected.inner), (state.dense, expected.dense)):
+        found = {path_text(path): x.shape for path, x in jax.tree_util.tree_leaves_with_path(have)}
+        wanted = {path_text(path): x.shape for path, x in jax.tree_util.tree_leaves_with_path(need)}
+        if found.keys() != wanted.keys() or len(have) != len(need):
+            different = sorted(found.keys() ^ wanted.keys())
+            where = f", {different[0]!r} is in one only" if different else ""
             raise ValueError(
-                f"the state of compress does not fit these updates: it has {path!r} of shape {shape}, where one worker "
-                f"needs {needed}. Outside a step the parts of one worker stand in rows, (workers, …), as init_state "
-                f"makes them; in a step of your own, opt_state = own_part(opt_state) comes before the update and "
-                f"as_block(opt_state) after it. With other parameters, make a new state."
+                f"the state of compress has {len(found)} arrays in {len(have)} buckets, and these"
+                f" updates need {len(wanted)} in {len(need)}{where}: it belongs to other"
+                " parameters, another compressor, min_compression_rate or bucket_bytes. Make it by"
+                " init_state."
             )
+        for path, shape in found.items():
+            if shape != wanted[path]:
+                raise ValueError(
+                    f"the state of compress does not fit these updates: {path!r} has the shape"
+                    f" {shape}, where one worker needs {wanted[path]}. Outside a step PerWorker"
+                    " parts are (workers, …). In a step of your own, call"
+                    " squeeze_worker_axis(opt_state) before the update, and"
+                    " expand_worker_axis(opt_state) after it."
+                )
 
 
-def _first_difference(found: list[tuple[str, Any]], wanted: list[tuple[str, Any]]) -> str:
-    pairs = ((one, other) for (one, _), (other, _) in zip(found, wanted, strict=False) if one != other)
-    return next((f", {one!r} where {other!r} belongs" for one, other in pairs), "")
-
-
-def _check_local(updates: Updates, axis_name: AxisName) -> None:
-    """ValueError if some gradient is known to be the same on all workers."""
+def _check_updates(updates: Updates, axis_name: AxisName) -> Any:
+    """Marks updates to average: all but float0. ValueError if one is an integer or summed."""
     for path, x in jax.tree_util.tree_leaves_with_path(updates):
+        if _is_float0(x):
+            continue
+        if not jnp.issubdtype(x.dtype, jnp.inexact):
+            raise ValueError(
+                f"the update of {path_text(path)!r} is {x.dtype}, which has no average."
+                " Differentiate floating parameters only: keep integers out of the parameters, or"
+                " take their gradients with allow_int=True."
+            )
         if not is_varying(x, axis_name):
             raise ValueError(
-                f"the gradient of {path_text(path)!r} does not vary over the axis {axis_name!r}: it is already "
-                f"averaged or summed. Inside shard_map jax.grad sums gradients of replicated parameters silently. Take "
-                f"local ones with jaxcompress.local_value_and_grad, or mark the parameters before differentiating: "
-                f"jax.lax.pcast(params, {axis_name!r}, to='varying'). A chain averages once, so it holds one compress "
-                f"and no pmean before it. optax.MultiSteps around compress ends here too: micro_batches of "
-                f"make_train_step accumulates."
+                f"the gradient of {path_text(path)!r} does not vary over the axis {axis_name!r}: it"
+                " is already averaged or summed, or a constant. Inside shard_map jax.grad sums the"
+                " gradients of replicated parameters silently. Take local ones with"
+                " jaxcompress.local_value_and_grad, or mark the parameters before differentiating:"
+                f" jax.lax.pcast(params, {axis_name!r}, to='varying'). A chain averages once, so it"
+                " holds one compress and no pmean before it. Freeze parameters by optax.set_to_zero"
+                " after compress. Instead of optax.MultiSteps use micro_batches of make_train_step."
             )
+    return jax.tree.map(lambda x: not _is_float0(x), updates)

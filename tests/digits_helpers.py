@@ -9,7 +9,7 @@ import numpy as np
 import optax
 
 import jaxcompress
-from train.data.digits import digits
+from train.data.registry import digits
 
 WORKERS, BATCH, HIDDEN = 4, 128, 64
 
@@ -18,7 +18,9 @@ WORKERS, BATCH, HIDDEN = 4, 128, 64
 def data() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Rows and labels to train on, 1,437, and to test on, 360."""
     dataset = digits()
-    rows = [(split.images.reshape(-1, 64) / np.float32(16)) for split in (dataset.train, dataset.test)]
+    rows = [
+        (split.images.reshape(-1, 64) / np.float32(16)) for split in (dataset.train, dataset.test)
+    ]
     return rows[0], dataset.train.labels, rows[1], dataset.test.labels
 
 
@@ -55,8 +57,8 @@ def batches(steps: int, seed: int):
     rng = np.random.default_rng(seed)
     order = np.concatenate([rng.permutation(len(x)) for _ in range(-(-steps * BATCH // len(x)))])
     for step in range(steps):
-        places = order[step * BATCH : (step + 1) * BATCH]
-        yield x[places], y[places]
+        indices = order[step * BATCH : (step + 1) * BATCH]
+        yield x[indices], y[indices]
 
 
 def learn(optimizer: optax.GradientTransformation, steps: int, seed: int = 0) -> tuple[Any, Any]:

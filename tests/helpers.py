@@ -1,4 +1,6 @@
-"""What the tests share: a tree of awkward arrays, workers to run on, tolerances, and how to compare."""
+"""What the tests share: a tree of awkward arrays, workers to run on, tolerances, and how to
+compare.
+"""
 
 import functools
 import math
@@ -17,16 +19,20 @@ from jaxcompress import Compressor, PerWorker
 
 WORKERS = 4
 
-# Sums of a few thousand float32 terms in another order: eps * sqrt(terms), with a factor 10 of room.
+# Sums of a few thousand float32 terms in another order: eps * sqrt(terms), with a factor 10 of
+# room.
 FLOAT32 = {"rtol": 1e-5, "atol": 1e-5}
-# bfloat16 keeps 8 bits: one rounding is 2^-9 of the value, and the mean of four rounded values a little more.
+# bfloat16 keeps 8 bits: one rounding is 2^-9 of the value, and the mean of four rounded values a
+# little more.
 BFLOAT16 = {"rtol": 2e-2, "atol": 2e-2}
 # float16 keeps 11: the same, an eighth of it.
 FLOAT16 = {"rtol": 2.5e-3, "atol": 2.5e-3}
 
 
 def awkward_tree() -> dict[str, Any]:
-    """Parameters of every kind: scalar, one entry, vector, matrix, conv kernel, bfloat16, empty, masked, no array."""
+    """Parameters of every kind: scalar, one entry, vector, matrix, conv kernel, bfloat16, empty,
+    masked, no array.
+    """
     return {
         "scalar": jnp.zeros(()),
         "single": jnp.zeros((1,)),
@@ -41,17 +47,24 @@ def awkward_tree() -> dict[str, Any]:
 
 
 def random_updates(seed: int, like: Any, workers: int = WORKERS) -> Any:
-    """Different updates for every worker: standard normal entries of shape (workers, …) like `like`."""
+    """Different updates for every worker: standard normal entries of shape (workers, …) like
+    `like`.
+    """
     leaves, treedef = jax.tree.flatten(like)
     rng = np.random.default_rng(seed)
-    return treedef.unflatten([jnp.asarray(rng.standard_normal((workers, *x.shape)), x.dtype) for x in leaves])
+    return treedef.unflatten(
+        [jnp.asarray(rng.standard_normal((workers, *x.shape)), x.dtype) for x in leaves]
+    )
 
 
 class Outcome(NamedTuple):
-    """One reduction seen from outside; every array has a first axis of workers, replicated ones too."""
+    """One reduction seen from outside; every array has a first axis of workers, replicated ones
+    too.
+    """
 
     mean: Any
-    sent: Any
+    residual: Any
+    sent: Any  # updates - residual
     bits: jax.Array  # (workers,)
     state: Any  # as a step keeps it: PerWorker parts (workers, …), all else replicated
 
@@ -62,8 +75,12 @@ def first_state(compressor: Compressor, params: Any, workers: int = WORKERS, see
     return _per_worker(lambda x: jnp.broadcast_to(x, (workers, *x.shape)), state)
 
 
-def run(compressor: Compressor, updates: Any, state: Any, seed: int = 1, how: str = "shard_map") -> Outcome:
-    """One reduction over as many workers as the first axis of `updates` is long, by `shard_map` or by `vmap`."""
+def run(
+    compressor: Compressor, updates: Any, state: Any, seed: int = 1, how: str = "shard_map"
+) -> Outcome:
+    """One reduction over as many workers as the first axis of `updates` is long, by `shard_map` or
+    by `vmap`.
+    """
     workers = jax.tree.leaves(updates)[0].shape[0]
     if how == "shard_map":
         updates, state = _placed(updates, state, workers)
@@ -71,16 +88,24 @@ def run(compressor: Compressor, updates: Any, state: Any, seed: int = 1, how: st
 
 
 def _placed(updates: Any, state: Any, workers: int) -> tuple[Any, Any]:
-    """On the mesh already, as a step finds them: arrays from elsewhere would be a second program to compile."""
+    """On the mesh already, as a step finds them: arrays from elsewhere would be a second program to
+    compile.
+    """
     mesh = jaxcompress.data_mesh(workers)
     specs = (jax.tree.map(lambda _: P("data"), updates), jaxcompress.state_specs(state))
-    shardings = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs, is_leaf=lambda node: isinstance(node, P))
+    shardings = jax.tree.map(
+        lambda spec: NamedSharding(mesh, spec), specs, is_leaf=lambda node: isinstance(node, P)
+    )
     return jax.device_put((updates, state), shardings)
 
 
 @functools.cache
-def runner(compressor: Compressor, workers: int, how: str) -> Callable[[jax.Array, Any, Any], Outcome]:
-    """The jitted reduction behind `run`; compiled once for each compressor and number of workers."""
+def runner(
+    compressor: Compressor, workers: int, how: str
+) -> Callable[[jax.Array, Any, Any], Outcome]:
+    """The jitted reduction behind `run`; compiled once for each compressor and number
+    of workers.
+    """
     return jax.jit({"shard_map": _by_shard_map, "vmap": _by_vmap}[how](compressor, workers))
 
 
@@ -90,14 +115,20 @@ def _by_shard_map(compressor: Compressor, workers: int) -> Callable:
     def one_worker(key, updates, state):
         updates, state = jax.tree.map(lambda x: x[0], updates), _per_worker(lambda x: x[0], state)
         reduced, state = compressor.reduce(key, updates, state, "data")
-        seen = jax.tree.map(lambda x: x[None], (reduced.mean, reduced.sent, jnp.asarray(reduced.bits, jnp.float32)))
+        sent = jax.tree.map(jnp.subtract, updates, reduced.residual)
+        bits = jnp.asarray(reduced.bits, jnp.float32)
+        seen = jax.tree.map(lambda x: x[None], (reduced.mean, reduced.residual, sent, bits))
         return (*seen, _per_worker(lambda x: x[None], state))
 
     def reduce(key, updates, state):
         specs = jaxcompress.state_specs(state)
-        rows = (P("data"), P("data"), P("data"))
+        rows = (P("data"),) * 4
         step = jax.shard_map(
-            one_worker, mesh=mesh, in_specs=(P(), P("data"), specs), out_specs=(*rows, specs), check_vma=True
+            one_worker,
+            mesh=mesh,
+            in_specs=(P(), P("data"), specs),
+            out_specs=(*rows, specs),
+            check_vma=True,
         )
         return Outcome(*step(key, updates, state))
 
@@ -106,23 +137,33 @@ def _by_shard_map(compressor: Compressor, workers: int) -> Callable:
 
 def _by_vmap(compressor: Compressor, workers: int) -> Callable:
     def reduce(key, updates, state):
-        axes = jax.tree.map(lambda node: 0 if _is_per_worker(node) else None, state, is_leaf=_is_per_worker)
+        axes = jax.tree.map(
+            lambda node: 0 if _is_per_worker(node) else None, state, is_leaf=_is_per_worker
+        )
 
         def one_worker(updates, state):
             reduced, state = compressor.reduce(key, updates, state, "data")
-            return reduced.mean, reduced.sent, jnp.asarray(reduced.bits, jnp.float32), state
+            bits = jnp.asarray(reduced.bits, jnp.float32)
+            return reduced.mean, reduced.residual, bits, state
 
-        mean, sent, bits, state = jax.vmap(
-            one_worker, in_axes=(0, axes), out_axes=(0, 0, 0, axes), axis_name="data", axis_size=workers
+        mean, residual, bits, state = jax.vmap(
+            one_worker,
+            in_axes=(0, axes),
+            out_axes=(0, 0, 0, axes),
+            axis_name="data",
+            axis_size=workers,
         )(updates, state)
-        return Outcome(mean, sent, bits, state)
+        sent = jax.tree.map(jnp.subtract, updates, residual)
+        return Outcome(mean, residual, sent, bits, state)
 
     return reduce
 
 
 def _per_worker(function: Callable, state: Any) -> Any:
     return jax.tree.map(
-        lambda node: jax.tree.map(function, node) if _is_per_worker(node) else node, state, is_leaf=_is_per_worker
+        lambda node: jax.tree.map(function, node) if _is_per_worker(node) else node,
+        state,
+        is_leaf=_is_per_worker,
     )
 
 
@@ -131,14 +172,19 @@ def _is_per_worker(node: Any) -> bool:
 
 
 def assert_close(actual: Any, expected: Any, scale: float = 1.0, rounding: float = 0.0) -> None:
-    """Equal up to the rounding of the coarser of the two dtypes, leaf by leaf; `scale` is the size of the numbers.
+    """Equal up to the rounding of the coarser of the two dtypes, leaf by leaf; `scale` is the size
+    of the numbers.
 
     `rounding` is what a compressor says that it rounds itself, in the units of the numbers.
     """
     assert jax.tree.structure(actual) == jax.tree.structure(expected)
-    for (path, a), e in zip(jax.tree_util.tree_leaves_with_path(actual), jax.tree.leaves(expected), strict=True):
+    for (path, a), e in zip(
+        jax.tree_util.tree_leaves_with_path(actual), jax.tree.leaves(expected), strict=True
+    ):
         dtypes = (a.dtype, e.dtype)
-        tolerance = BFLOAT16 if jnp.bfloat16 in dtypes else FLOAT16 if jnp.float16 in dtypes else FLOAT32
+        tolerance = (
+            BFLOAT16 if jnp.bfloat16 in dtypes else FLOAT16 if jnp.float16 in dtypes else FLOAT32
+        )
         a, e = np.asarray(a, np.float64), np.asarray(e, np.float64)
         rtol, atol = tolerance["rtol"], tolerance["atol"] * scale + rounding
         np.testing.assert_allclose(a, e, rtol=rtol, atol=atol, err_msg=jax.tree_util.keystr(path))
@@ -148,7 +194,10 @@ def assert_same_bits(actual: Any, expected: Any) -> None:
     """Equal to the last bit, leaf by leaf, NaN included."""
     assert jax.tree.structure(actual) == jax.tree.structure(expected)
     for a, e in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
-        a, e = (jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x for x in (a, e))
+        a, e = (
+            jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+            for x in (a, e)
+        )
         assert a.dtype == e.dtype and a.shape == e.shape
         assert np.asarray(a).tobytes() == np.asarray(e).tobytes()
 

@@ -1,51 +1,134 @@
-"""What everything is made of: the rest of a reduction, and a codec in two steps."""
+"""The core records: what a call writes and visits, and state of one worker as a pytree."""
+
+import functools
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+import pytest
 
-from jaxcompress import Codec, Reduced, block_top_k, qsgd
-from jaxcompress.base import staged, stages_of
-
-X = jnp.asarray(np.random.default_rng(0).standard_normal(200), jnp.float32)
-KEY = jax.random.key(0)
-
-
-def test_the_rest_is_what_was_not_sent():
-    assert Reduced({"a": X}, {"a": X / 4}, 0).rest_of({"a": X})["a"].tolist() == (X - X / 4).tolist()
-
-
-def test_a_scheme_may_give_the_rest_itself():
-    assert Reduced(X, X, 0, rest=X / 2).rest_of(X).tolist() == (X / 2).tolist()
-
-
-def test_both_steps_together_are_the_codec():
-    codec = block_top_k(0.1, block=32, inner=qsgd(8)).codec
-    stages = stages_of(codec)
-    pick_key, make_key = jax.random.split(KEY)
-    message = stages.make(make_key, stages.pick(pick_key, X), X)
-    arrived = stages.read(message, X)
-    decoded = codec.decode(codec.encode(KEY, X), X)
-    np.testing.assert_array_equal(stages.put(arrived, X, 1), decoded)
-    np.testing.assert_array_equal(stages.rest(X, arrived), X - decoded)
-    np.testing.assert_allclose(stages.add(X, arrived, 0.25), X + 0.25 * decoded, rtol=1e-6)
+from jaxcompress import (
+    Compressor,
+    PerWorker,
+    block_top_k,
+    by_path,
+    cast,
+    dense,
+    error_feedback,
+    partition,
+    qsgd,
+    switch,
+    top_k,
+    warmup,
+)
+from jaxcompress.base import Call, notation_of, parseable, walk
 
 
-def test_a_codec_of_one_step_picks_everything():
-    codec = Codec(lambda key, x: x.astype(jnp.bfloat16), lambda message, like: message.astype(like.dtype))
-    stages = stages_of(codec)
-    arrived = stages.read(stages.make(KEY, stages.pick(KEY, X), X), X)
-    np.testing.assert_array_equal(stages.put(arrived, X, 1), codec.decode(codec.encode(KEY, X), X))
-    np.testing.assert_array_equal(stages.rest(X, arrived), X - arrived)
+def bare() -> Compressor:
+    """A compressor of one's own, which no call made."""
+    return Compressor(init=lambda key, params: (), reduce=None, message_bits=None)  # type: ignore
 
 
-def test_a_sum_is_in_the_dtype_of_the_total():
-    # In bfloat16 256 + 1 is 256.
-    stages = stages_of(Codec(lambda key, x: x, lambda message, like: message))
-    total = stages.add(jnp.full(1, 256.0), jnp.ones(1, jnp.bfloat16), 1.0)
-    assert total.dtype == jnp.float32 and total.tolist() == [257.0]
+@parseable
+def made(
+    first: int, second: str = "b", *rest: float, option: float | None = 0.5, **more: int
+) -> Compressor:
+    """A constructor with parameters of every kind."""
+    del first, second, rest, option, more
+    return bare()
 
 
-def test_a_staged_codec_keeps_its_piece_and_its_steps():
-    stages = stages_of(block_top_k(0.1).codec)
-    assert staged(stages, 64).piece == 64 and staged(stages, None).stages is stages
+def test_a_compressor_without_flags_is_a_stateless_contraction():
+    plain = bare()
+    assert (plain.has_memory, plain.contracts, plain.sparsifies) == (False, True, False)
+    assert plain.codec is plain.call is plain.dense_transform is None
+
+
+@pytest.mark.parametrize(
+    ("compressor", "text"),
+    [
+        (lambda: made(1), "made(1)"),
+        (lambda: made(first=1, second="b", option=0.5), "made(1)"),
+        (lambda: made(1, "c"), "made(1, second='c')"),
+        (lambda: made(1, option=None), "made(1, option=None)"),
+        (lambda: top_k(density=0.1), "top_k(0.1)"),
+        (lambda: top_k(0.1, qsgd(8)), "top_k(0.1, inner=qsgd(8))"),
+        (lambda: top_k(0.1, inner=dense()), "top_k(0.1)"),
+        (
+            lambda: switch(warmup(5), dense(), cast("bfloat16")),
+            "switch(warmup(5), dense(), cast('bfloat16'))",
+        ),
+        (
+            lambda: partition({"a": dense(), "b": qsgd(4)}, by_path({"*": "a"}, default="b")),
+            "partition({'a': dense(), 'b': qsgd(4)}, by_path({'*': 'a'}, default='b'))",
+        ),
+    ],
+)
+def test_the_repr_is_the_canonical_call(compressor, text):
+    assert repr(compressor()) == text
+
+
+def test_a_call_holds_the_constructor_and_what_it_was_given():
+    inner = qsgd(8)
+    call = top_k(0.1, inner=inner).call
+    assert isinstance(call, Call) and call.constructor is top_k
+    assert call.arguments == {"density": 0.1, "inner": inner}
+
+
+def test_without_a_call_the_repr_is_no_notation():
+    text = repr(bare())
+    assert text == "Compressor(reduce=None)"
+    assert repr(error_feedback(bare())) == f"error_feedback({text})"
+
+
+def test_what_is_no_compressor_records_its_call_too():
+    assert repr(warmup(5).call) == "warmup(5)"
+    assert notation_of({"a": warmup(5), 2: 0.5}) == "{'a': warmup(5), 2: 0.5}"
+
+
+def test_a_parseable_constructor_keeps_its_name_and_says_that_it_is_one():
+    assert (
+        made.__name__ == "made" and made.__doc__ == "A constructor with parameters of every kind."
+    )
+    assert made.parseable and not getattr(bare, "parseable", False)
+
+
+def test_copies_of_a_record_are_other_compressors_of_the_same_call():
+    # `_replace` makes variants; their identity is what programs are cached by.
+    assert repr(top_k(0.1)._replace(has_memory=True)) == "top_k(0.1)"
+
+
+def test_walk_visits_every_nested_compressor_in_order():
+    text = "partition, error_feedback, top_k, qsgd, switch, dense, block_top_k, dense"
+    nested = partition(
+        {
+            "a": error_feedback(top_k(0.1, inner=qsgd(8))),
+            "b": switch(warmup(5), dense(), block_top_k(0.1, inner=dense())),
+        },
+        by_path({"*": "a"}),
+    )
+    assert [one.call.constructor.__name__ for one in walk(nested) if one.call] == text.split(", ")
+
+
+def test_walk_visits_containers_and_compressors_without_a_call():
+    one, other = bare(), error_feedback(bare())
+    assert list(walk({"a": one, "b": (other, [dense()])}))[:2] == [one, other]
+    assert len(list(walk({"a": one, "b": (other, [dense()])}))) == 4
+    assert list(walk(one)) == [one]
+
+
+def test_walk_passes_defaults_over():
+    # A default is no part of the call, as in its text.
+    assert list(map(repr, walk(top_k(0.1)))) == ["top_k(0.1)"]
+
+
+def test_per_worker_state_is_a_pytree_of_its_value():
+    state = PerWorker({"a": jnp.arange(3.0)})
+    doubled = jax.jit(functools.partial(jax.tree.map, lambda x: 2 * x))(state)
+    assert isinstance(doubled, PerWorker) and doubled.value["a"].tolist() == [0, 2, 4]
+    ((path, _),) = jax.tree_util.tree_leaves_with_path(state)
+    assert jax.tree_util.keystr(path) == ".value['a']"
+
+
+@pytest.mark.parametrize("value", [5, None, "top_k(0.1)", len])
+def test_nothing_is_found_in_what_holds_no_compressor(value):
+    assert list(walk(value)) == []

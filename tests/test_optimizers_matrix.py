@@ -1,4 +1,6 @@
-"""Every kind of optimizer after every kind of compressor learns the digits as its dense twin does."""
+"""Every kind of optimizer after every kind of compressor learns the digits as its
+dense twin does.
+"""
 
 import functools
 
@@ -17,7 +19,8 @@ def falling(rate: float) -> optax.Schedule:
     return optax.cosine_decay_schedule(rate, STEPS)
 
 
-# Rates at which the dense twin comes to rest within these steps; the compressed runs take them as they are.
+# Rates at which the dense twin comes to rest within these steps; the compressed runs take them as
+# they are.
 OPTIMIZERS = {
     "sgd": lambda: optax.sgd(falling(0.5)),
     "momentum": lambda: optax.sgd(falling(0.1), momentum=0.9),
@@ -31,7 +34,9 @@ OPTIMIZERS = {
     "lion": lambda: optax.lion(falling(0.003)),
     "muon": lambda: optax.contrib.muon(falling(0.02)),
     "schedule-free sgd": lambda: optax.contrib.schedule_free_sgd(1.0, warmup_steps=STEPS // 10),
-    "schedule-free adamw": lambda: optax.contrib.schedule_free_adamw(0.01, warmup_steps=STEPS // 10),
+    "schedule-free adamw": lambda: optax.contrib.schedule_free_adamw(
+        0.01, warmup_steps=STEPS // 10
+    ),
 }
 COMPRESSORS = [
     "error_feedback(top_k(0.1))",
@@ -46,8 +51,12 @@ POINTS = 1.0
 def trained(name: str, compressor) -> float:
     """The accuracy at the end."""
     params, state = learn(optax.chain(compress(compressor), OPTIMIZERS[name]()), STEPS)
-    averages = [node for node in jax.tree.leaves(state, is_leaf=is_schedule_free) if is_schedule_free(node)]
-    return accuracy(optax.contrib.schedule_free_eval_params(averages[0], params) if averages else params)
+    averages = [
+        node for node in jax.tree.leaves(state, is_leaf=is_schedule_free) if is_schedule_free(node)
+    ]
+    return accuracy(
+        optax.contrib.schedule_free_eval_params(averages[0], params) if averages else params
+    )
 
 
 def is_schedule_free(node) -> bool:
@@ -64,16 +73,13 @@ def assert_learns_as_dense(name: str, expression: str) -> None:
     assert trained(name, parse(expression)) >= of_dense(name) - POINTS
 
 
-QUICK = [("momentum", "error_feedback(top_k(0.1))"), ("adam", "error_feedback(power_sgd(2))")]
+# One process takes all runs of an optimizer, so that its dense run is made once.
+every_optimizer = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in OPTIMIZERS]
+)
 
 
-@pytest.mark.parametrize(("name", "expression"), QUICK)
-def test_two_of_them(name, expression):
-    assert_learns_as_dense(name, expression)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("expression", COMPRESSORS)
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@every_optimizer
 def test_every_optimizer_learns_as_its_dense_twin_after_every_compressor(name, expression):
     assert_learns_as_dense(name, expression)

@@ -1,7 +1,7 @@
-"""The command line: ``python -m train CONFIG.yaml [--field value …]``.
+"""The command line: ``python -m train [CONFIG.yaml] [--field value …]``.
 
-Exit codes: 0 after a summary, 1 for a run that has diverged (and for a bug, with a traceback), 2 for bad input,
-130 and 143 for a run that Ctrl-C or SIGTERM has stopped.
+Exit codes: 0 after a summary; 1 for a run that diverged, and for a bug, with a traceback; 2 for
+bad input; 130 and 143 for a run that was stopped by Ctrl-C or SIGTERM.
 """
 
 import os
@@ -13,17 +13,17 @@ import jax
 
 from train.config import load_config
 from train.errors import EXIT_CODE_BAD_INPUT, EXIT_CODE_DIVERGED, DivergedError, InputError
-from train.interruption import InterruptedRunError, raised_and_noted
-from train.loop import run
+from train.loop import train
 from train.metrics import to_json
 from train.processes import is_main_process
+from train.signals import InterruptedRunError, record_ctrl_c
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs a command line; gives the exit code."""
+    """Runs a command line and returns the exit code."""
     try:
-        with raised_and_noted() as earlier:
-            summary = run(load_config(arguments), earlier)
+        with record_ctrl_c() as earlier:
+            summary = train(load_config(arguments), earlier)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_CODE_BAD_INPUT
@@ -33,7 +33,8 @@ def main(arguments: Sequence[str]) -> int:
     except InterruptedRunError as error:
         print(error, file=sys.stderr, flush=True)
         if jax.process_count() > 1:
-            os._exit(error.exit_code)  # JAX would first wait for the others, and they may wait for this one
+            # JAX would wait for the other processes at exit, and they may wait for this one.
+            os._exit(error.exit_code)
         return error.exit_code
     except KeyboardInterrupt:
         print("stopped before the first step", file=sys.stderr)

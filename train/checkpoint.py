@@ -1,9 +1,11 @@
-"""Checkpoints of everything a run needs to go on as if it had never stopped.
+"""Checkpoints of everything that a run needs to resume as if it had never stopped.
 
-``workdir/checkpoints/STEP`` holds, in Orbax's format, the `state` (parameters, optimizer state with the error memories
-of all workers and the random keys, running statistics) and the `record` (JSON: the settings of the run, the place in
-the data, the losses so far). A folder counts once it is sealed (`integrity`): a run killed while saving leaves an
-unsealed one, which is put aside, and so is a corrupt one. Nothing that might be of use is deleted.
+``workdir/checkpoints/STEP`` holds two items in Orbax's format. `state` has the parameters, the
+optimizer state with all error memories and random keys, and the running statistics. `record` is
+JSON: the settings of the run, the position in the data, and the latest losses.
+
+A checkpoint is valid once its checksums are written. Incomplete and damaged ones are moved to
+``workdir/unreadable``, never deleted.
 """
 
 import json
@@ -15,81 +17,104 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
+from train.checksums import find_damage, is_complete, write_checksums
 from train.errors import InputError, file_access
-from train.integrity import fault, is_sealed, seal
-from train.processes import from_main_process, is_main_process, together
+from train.processes import broadcast_from_main, is_main_process, raise_on_all_processes
 
-_NONE_FOUND = -1
+_NO_CHECKPOINT = -1
 
 
 class Checkpoints:
     """The checkpoints of one workdir; every process makes the same calls."""
 
     def __init__(self, workdir: Path, keep: int):
-        """Puts aside what cannot be resumed from, and says so; `keep` of the latest stay when more are saved."""
+        """Moves unusable checkpoints aside; saving keeps the latest `keep`."""
         self._folder = workdir / "checkpoints"
         self._keep = keep
-        with together(), file_access(f"folder of checkpoints {str(self._folder)!r}"):
-            newest = _NONE_FOUND
+        newest = _NO_CHECKPOINT
+        with raise_on_all_processes(), self._access():
             if is_main_process():
                 self._folder.mkdir(exist_ok=True)
                 newest = prepare_folder(self._folder)
-        newest = from_main_process(newest)
-        self.newest_step: int | None = None if newest == _NONE_FOUND else newest
-        # Saving waits until the files are written: the next step donates, and so overwrites, the very arrays.
+        newest = broadcast_from_main(newest)
+        self.newest_step: int | None = None if newest == _NO_CHECKPOINT else newest
+        # Saving must finish first: the next step donates, and so overwrites, these arrays.
         options = ocp.CheckpointManagerOptions(
             create=False, enable_async_checkpointing=False, cleanup_tmp_directories=True
         )
-        self._manager = ocp.CheckpointManager(self._folder, options=options, item_names=("state", "record"))
+        self._manager = ocp.CheckpointManager(
+            self._folder, options=options, item_names=("state", "record")
+        )
 
     def read_record(self) -> dict[str, Any] | None:
-        """The record of the newest checkpoint, None where there is no checkpoint."""
+        """The record of the newest checkpoint; None without a checkpoint."""
         if self.newest_step is None:
             return None
-        return self._manager.restore(self.newest_step, args=ocp.args.Composite(record=ocp.args.JsonRestore()))["record"]
+        arguments = ocp.args.Composite(record=ocp.args.JsonRestore())
+        return self._manager.restore(self.newest_step, args=arguments)["record"]
 
     def restore(self, like: Any) -> Any:
-        """The state of the newest checkpoint, with the shapes and the placement of `like`."""
-        target = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), like)
+        """The state of the newest checkpoint, with the shapes and shardings of `like`."""
+        target = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), like
+        )
         arguments = ocp.args.Composite(state=ocp.args.StandardRestore(target))
         return self._manager.restore(self.newest_step, args=arguments)["state"]
 
     def save(self, step: int, state: Any, record: dict[str, Any]) -> None:
-        """Saves a checkpoint, and only when it is sealed removes the ones that are too many."""
-        arguments = ocp.args.Composite(state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(record))
-        with file_access(f"folder of checkpoints {str(self._folder)!r}"):
+        """Saves a checkpoint, and removes old ones only after it is complete."""
+        arguments = ocp.args.Composite(
+            state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(record)
+        )
+        with self._access():
             self._manager.save(step, args=arguments)
             if is_main_process():
-                seal(self._folder / str(step))
+                write_checksums(self._folder / str(step))
             self.newest_step = step
             for old in sorted(self._manager.all_steps())[: -self._keep]:
                 self._manager.delete(old)
 
+    def _access(self):
+        """Turns an `OSError` of the body into an `InputError` that names the folder."""
+        return file_access(f"folder of checkpoints {str(self._folder)!r}")
+
+
+def describe_newest(checkpoints: Checkpoints | None) -> str:
+    """One sentence for a run that stops early: which checkpoint it leaves."""
+    if checkpoints is None:
+        return "Without --workdir there is no checkpoint."
+    if checkpoints.newest_step is None:
+        return "There is no checkpoint yet."
+    return f"The last checkpoint is that of step {checkpoints.newest_step}."
+
 
 def prepare_folder(folder: Path) -> int:
-    """The newest step with a good checkpoint, after moving away newer ones that are not; -1 where nothing was saved."""
-    steps = sorted((int(path.name) for path in folder.iterdir() if path.name.isdecimal()), reverse=True)
-    bad = {}
+    """The newest valid step, after newer unusable ones are moved aside; -1 if nothing was saved."""
+    steps = sorted(
+        (int(path.name) for path in folder.iterdir() if path.name.isdecimal()), reverse=True
+    )
+    unusable = {}
     for step in steps:
         path = folder / str(step)
-        problem = fault(path) if is_sealed(path) else "it was not saved to its end"
+        problem = find_damage(path) if is_complete(path) else "it was not saved to its end"
         if problem is None:
-            put_aside(folder, bad)
+            move_aside(folder, unusable)
             return step
-        bad[step] = problem
-    if any(is_sealed(folder / str(step)) for step in bad):
+        unusable[step] = problem
+    if any(is_complete(folder / str(step)) for step in unusable):
         raise InputError(
             f"no checkpoint in {str(folder)!r} can be read: "
-            + "; ".join(f"step {step}: {problem}" for step, problem in bad.items())
-            + ". Nothing was changed. Bring back a copy of one, or start anew with another --workdir."
+            + "; ".join(f"step {step}: {problem}" for step, problem in unusable.items())
+            + ". Nothing was changed. Restore one from a backup, or start again with another"
+            " --workdir."
         )
-    put_aside(folder, bad)
-    return _NONE_FOUND
+    move_aside(folder, unusable)
+    return _NO_CHECKPOINT
 
 
-def put_aside(folder: Path, bad: dict[int, str]) -> None:
-    """Moves the bad checkpoints into ``unreadable/`` beside `folder`, and says so."""
-    for step, problem in bad.items():
+def move_aside(folder: Path, unusable: dict[int, str]) -> None:
+    """Moves these checkpoints into ``unreadable/`` beside `folder`, and reports each."""
+    for step, problem in unusable.items():
         target = folder.parent / "unreadable" / str(step)
         while target.exists():
             target = target.with_name(f"{target.name}_again")
@@ -101,16 +126,17 @@ def put_aside(folder: Path, bad: dict[int, str]) -> None:
         )
 
 
-def check_same_run(workdir: Path, saved: dict[str, Any], now: dict[str, Any]) -> None:
-    """Raises an `InputError` that names every setting in which the checkpoint and this run differ."""
-    saved, now = (json.loads(json.dumps(one)) for one in (saved, now))  # tuples become lists
+def check_same_run(workdir: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
+    """Raises an `InputError` that names every setting that differs from the checkpoint's."""
+    # Through JSON, since a saved tuple is read as a list.
+    saved, current = (json.loads(json.dumps(settings)) for settings in (saved, current))
     differences = [
-        f"{field} was {saved.get(field)!r}, is now {now.get(field)!r}"
-        for field in sorted(saved | now)
-        if saved.get(field) != now.get(field)
+        f"{field} was {saved.get(field)!r}, is now {current.get(field)!r}"
+        for field in sorted(saved | current)
+        if saved.get(field) != current.get(field)
     ]
     if differences:
         raise InputError(
-            f"the checkpoints in {str(workdir)!r} are of another run: {'; '.join(differences)}. Give another --workdir "
-            "to start this run, or the old settings to resume that one."
+            f"the checkpoints in {str(workdir)!r} are of another run: {'; '.join(differences)}."
+            " Give another --workdir for this run, or the old settings to resume that one."
         )

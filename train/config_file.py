@@ -1,4 +1,4 @@
-"""Reading a YAML file of settings: names and types are checked where the file can still be named."""
+"""Reads a YAML file of settings, and checks names and types so that errors can name the file."""
 
 import difflib
 import types
@@ -12,16 +12,22 @@ from train.errors import InputError, unknown
 
 
 def read_yaml(path: Path, field_types: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a YAML file: a mapping from names to values of the types that `field_types` gives them."""
+    """The settings in a YAML file, with names and types as in `field_types`."""
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), _StrictLoader)
     except OSError as error:
-        raise InputError(f"config file {str(path)!r} cannot be read: {error.strerror}.{_nearest(path)}") from error
-    except (yaml.YAMLError, ValueError) as error:  # a ValueError from a number or a date that Python cannot hold
+        raise InputError(
+            f"config file {str(path)!r} cannot be read: {error.strerror}.{_nearest(path)}"
+        ) from error
+    except (yaml.YAMLError, ValueError) as error:
+        # A ValueError comes from a number or a date that Python cannot represent.
         raise InputError(f"config file {str(path)!r} is not YAML: {error}") from error
     content = {} if content is None else content
     if not isinstance(content, dict):
-        raise InputError(f"config file {str(path)!r} must be a mapping `field: value`; got a {type(content).__name__}.")
+        raise InputError(
+            f"config file {str(path)!r} must be a mapping `field: value`; got a"
+            f" {type(content).__name__}."
+        )
     for key in content:
         if key not in field_types:
             raise unknown(f"config key in {str(path)!r}", str(key), field_types)
@@ -29,7 +35,7 @@ def read_yaml(path: Path, field_types: dict[str, Any]) -> dict[str, Any]:
 
 
 def _typed(path: Path, key: str, value: Any, wanted: Any) -> Any:
-    """`value` as the type of its field, or an error; YAML reads 1e-3 as text and 2 as an integer, both are numbers."""
+    """`value` as the type of its field; YAML reads 1e-3 as text and 2 as an integer."""
     if typing.get_origin(wanted) is types.UnionType:
         if value is None:
             return None
@@ -51,7 +57,7 @@ def _typed(path: Path, key: str, value: Any, wanted: Any) -> Any:
 
 
 def _number(value: int | str) -> float | None:
-    """`value` as a number, or None where it is not one, or too large to be one."""
+    """`value` as a float; None if it is not a number or too large."""
     try:
         return float(value)
     except (ValueError, OverflowError):
@@ -59,20 +65,20 @@ def _number(value: int | str) -> float | None:
 
 
 def _nearest(path: Path) -> str:
-    """Which YAML file beside the missing `path` was perhaps meant, in words; empty where there is none like it."""
+    """A hint at a YAML file with a name like the missing `path`; empty if there is none."""
     beside = [each.name for each in path.parent.glob("*.y*ml")]
     near = difflib.get_close_matches(path.name, beside, n=1, cutoff=0.5)
     return f" Did you mean {str(path.with_name(near[0]))!r}?" if near else ""
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML in which no key may stand twice; by itself it would silently take the last one."""
+    """YAML without duplicate keys, of which the safe loader would silently use the last."""
 
     def construct_mapping(self, node, deep=False):
-        """A mapping, as the safe loader makes it."""
+        """A mapping, as from the safe loader."""
         keys = [key.value for key, _ in node.value]
-        for place, key in enumerate(keys):
-            if key in keys[:place]:
-                line = node.value[place][0].start_mark
-                raise yaml.constructor.ConstructorError(None, None, f"{key!r} stands there twice", line)
+        for position, key in enumerate(keys):
+            if key in keys[:position]:
+                line = node.value[position][0].start_mark
+                raise yaml.constructor.ConstructorError(None, None, f"{key!r} is given twice", line)
         return super().construct_mapping(node, deep)

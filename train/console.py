@@ -1,16 +1,33 @@
-"""What a person sees: a progress bar on a terminal, plain lines elsewhere, of process 0 only, on standard error."""
+"""What a run reports while it trains: to its log files, and to standard error.
+
+On a terminal there is a progress bar, elsewhere plain lines; only process 0 reports.
+"""
 
 import sys
+from typing import Any
 
+import jax
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from train.metrics import MetricsLog
+from train.processes import is_main_process, raise_on_all_processes
+from train.program import BytesPerStep
+from train.startup import Run
 
 
-class Screen:
-    """Shows how far a run is; a process that is not the main one shows nothing."""
+class ProgressDisplay:
+    """Shows the progress of a run; shows nothing on processes other than process 0."""
 
     def __init__(self, name: str, done: int, total: int, shown: bool):
-        """Begins to show the run `name` of `total` steps, `done` of which are over."""
+        """Shows the run `name` with `done` of its `total` steps taken."""
         self._shown = shown
         self._bar: Progress | None = None
         if shown and sys.stderr.isatty():
@@ -20,25 +37,66 @@ class Screen:
             self._task = self._bar.add_task(name, total=total, completed=done)
             self._bar.start()
 
-    def step(self) -> None:
-        """One more step is on its way."""
+    def advance(self) -> None:
+        """Counts one more step."""
         if self._bar is not None:
             self._bar.advance(self._task)
 
     def line(self, text: str) -> None:
-        """One line, above the bar where there is one."""
+        """Prints one line, above the bar if there is one."""
         if self._bar is not None:
             self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
         elif self._shown:
             print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Gives the terminal back."""
+        """Restores the terminal."""
         if self._bar is not None:
             self._bar.stop()
 
 
 def metrics_line(step: int, total: int, values: dict[str, float]) -> str:
     """Metrics as text: ``step 50/100  loss 0.123  …``."""
-    shown = [f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:.4g}" for name, value in values.items()]
+    shown = [
+        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:.4g}"
+        for name, value in values.items()
+    ]
     return "  ".join([f"step {step}/{total}", *shown])
+
+
+class Reporter:
+    """Reports a run on process 0: its metrics to the log files and to the display."""
+
+    def __init__(self, run: Run, total_steps: int):
+        """Opens the log files and the display of `run`."""
+        self._run, self._total = run, total_steps
+        done, is_main = run.progress.step, is_main_process()
+        with raise_on_all_processes():
+            self._log = MetricsLog(run.workdir if is_main else None, done)
+        self._display = ProgressDisplay(run.config.name, done, total_steps, shown=is_main)
+
+    def introduce(self, params: Any, sent: BytesPerStep) -> None:
+        """Prints one line that says what is about to be trained."""
+        run, config = self._run, self._run.config
+        begins = f"resumes after step {run.progress.step}" if run.progress.step else "starts"
+        parameters = sum(param.size for param in jax.tree.leaves(params))
+        self._display.line(
+            f"{config.name} {begins}: {config.model} ({parameters:,} parameters) on"
+            f" {config.dataset}, {run.mesh.size} workers in {jax.process_count()} process(es),"
+            f" {run.settings['compressor']}; each worker sends {sent.largest:,.0f} bytes per step"
+            f" ({sent.dense:,.0f} with dense())"
+        )
+
+    def advance(self) -> None:
+        """Counts one more step."""
+        self._display.advance()
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        """Reports the metrics of a step."""
+        self._log.write(step, values)
+        self._display.line(metrics_line(step, self._total, values))
+
+    def close(self) -> None:
+        """Closes the files and restores the terminal."""
+        self._log.close()
+        self._display.close()

@@ -1,27 +1,27 @@
-"""The ends of a run that are no bug: one message that gives the value, the rule and the way out, and an exit code."""
+"""Errors that are not bugs. The message gives the value, the rule and what to do instead."""
 
 import contextlib
 import difflib
 from collections.abc import Iterable, Iterator
 
-EXIT_CODE_DIVERGED = 1  # also that of Python for a bug, which comes with a traceback
+EXIT_CODE_DIVERGED = 1  # Python also uses it for a bug, with a traceback
 EXIT_CODE_BAD_INPUT = 2
 
 
 class InputError(ValueError):
-    """Something the user gave is wrong; the message is all they see."""
+    """An input of the user is wrong; the message is all that they see."""
 
 
 class DivergedError(ArithmeticError):
-    """The training loss is not finite, so that no further step can mend the run."""
+    """The training loss or the gradients are not finite, and further steps cannot help."""
 
 
 @contextlib.contextmanager
 def user_input(what: str = "") -> Iterator[None]:
-    """Turns a `ValueError` of the lines inside into an `InputError` that begins with `what`.
+    """Turns a `ValueError` of the body into an `InputError` that begins with `what`.
 
-    Only lines that check what the user gave stand inside: a `ValueError` from anywhere else is a bug of this program
-    and keeps its traceback.
+    Use it only around code that checks user input. A `ValueError` from elsewhere is a bug and keeps
+    its traceback.
     """
     try:
         yield
@@ -33,7 +33,7 @@ def user_input(what: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def file_access(what: str) -> Iterator[None]:
-    """Turns an `OSError` of the lines inside, which read or write `what`, into an `InputError`."""
+    """Turns an `OSError` of the body, which reads or writes `what`, into an `InputError`."""
     try:
         yield
     except OSError as error:
@@ -41,7 +41,7 @@ def file_access(what: str) -> Iterator[None]:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
-    """The error for a name that is not one of `known`, with the nearest one."""
+    """The error for a name that is not one of `known`; it suggests the nearest one."""
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -1,219 +1,167 @@
-"""The training loop: step, and when it is due, log, evaluate, save; and the summary at the end."""
+"""A whole run, from top to bottom: processes, data, model, optimizer, step, loop."""
 
 import contextlib
 import dataclasses
 import time
-from typing import NoReturn
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import optax
 
 import jaxcompress
+from train.checkpoint import Checkpoints, describe_newest
 from train.config import Config
-from train.console import Screen, metrics_line
+from train.console import Reporter
 from train.data.batches import test_batches, train_batches
-from train.data.catalogue import load_dataset
-from train.data.dataset import Dataset
-from train.errors import DivergedError
-from train.interruption import InterruptedRunError, Interruption, noticed
-from train.messages import introduction, last_checkpoint
-from train.metrics import MetricsLog, Summary
-from train.models.catalogue import build_model
-from train.optimizer import make_schedule
-from train.plan import Plan, make_plan
-from train.processes import axes_of, is_main_process, together
-from train.program import TrainState, build_program
-from train.progress import History, Progress
-from train.setup import Setup, prepare
-from train.task import Evaluation
+from train.data.registry import load_dataset
+from train.errors import user_input
+from train.metrics import Summary, compression_metrics, skipped_steps
+from train.models.build_model import build_model
+from train.optimizer import local_momentum, make_chain, make_schedule
+from train.processes import raise_on_all_processes
+from train.program import Program, TrainState, build_program, count_bytes
+from train.progress import History, Progress, check_divergence
+from train.signals import InterruptedRunError, ReceivedSignal, record_signals
+from train.startup import has_choices, is_dense, prepare_run
+from train.step_plan import make_step_plan
+from train.task import Evaluation, init_model, make_loss
 
 
-def run(config: Config, earlier: Interruption | None = None) -> Summary:
-    """Trains as `config` says, from where an earlier part of the same run has ended; a run that is over stays over."""
-    with contextlib.ExitStack() as at_end:
-        setup = prepare(config, at_end)
-        if setup.progress.summary is not None:
-            return setup.progress.summary
-        with together():
+def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summary:
+    """Trains as `config` says, from the last checkpoint on if there is one.
+
+    A run that has finished returns its saved summary and does not train.
+    """
+    with contextlib.ExitStack() as at_exit:
+        # Processes: validate the settings, connect, and find the last checkpoint.
+        run = prepare_run(config, at_exit)
+        mesh, axes, progress, checkpoints = run.mesh, run.axes, run.progress, run.checkpoints
+        if progress.summary is not None:
+            return progress.summary
+
+        # Data: each process reads its own rows of every batch.
+        process = jax.process_index(), jax.process_count()
+        with raise_on_all_processes():
             dataset = load_dataset(config.dataset, config.data_dir, config.context)
-            plan = make_plan(config, dataset)
-        loop = Loop(setup, dataset, plan)
-        at_end.callback(loop.close)
-        return loop.run(at_end.enter_context(noticed(earlier)))
+            plan = make_step_plan(config, dataset)
+        batches = train_batches(dataset, config.batch_size, config.seed, *process)
+        example = next(train_batches(dataset, config.batch_size, config.seed, *process))
 
+        # Model: the same parameters on every worker.
+        input_shape = example["inputs"].shape[1:]
+        model = build_model(config.model, dataset.num_classes, input_shape, config.precision)
+        variables = jaxcompress.replicate(init_model(model, example, config.seed), mesh)
+        loss, evaluate = make_loss(model), Evaluation(model, mesh)
 
-class Loop:
-    """One run, from its first step in this process to its summary."""
+        # Optimizer: before `compress` gradients are local to a worker, after it they are averaged.
+        schedule = make_schedule(config, plan.per_epoch, plan.total)
 
-    def __init__(self, setup: Setup, dataset: Dataset, plan: Plan):
-        """Compiles the step and puts everything where the last checkpoint left it."""
-        self.setup, self.dataset, self.plan = setup, dataset, plan
-        self.axes = axes_of(setup.mesh)
-        config, progress = setup.config, setup.progress
-        self.schedule = make_schedule(config, plan.per_epoch, plan.total)
-        sample = next(self._train_batches())
-        model = build_model(config.model, dataset.num_classes, sample["inputs"].shape[1:], config.precision)
-        self.evaluation = Evaluation(model, setup.mesh)
-        state, self.program = build_program(setup, model, self.schedule, sample)
-        self.batches = self._train_batches()
-        if setup.checkpoints is not None and progress.data is not None:
-            state = TrainState(**setup.checkpoints.restore(state._asdict()))
-            self.batches.set_state(progress.data)
-        self.state: TrainState = state
-        length = max(plan.per_epoch, plan.log_every, config.max_skipped_steps + 1)
-        self.history = History(length, progress.history)
-        self.tested: dict[str, float] = {}
-        with together():
-            self.log = MetricsLog(setup.workdir if is_main_process() else None, progress.step)
-        self.screen = Screen(config.name, progress.step, plan.total, shown=is_main_process())
-        self.screen.line(introduction(setup, self.program, state))
+        def build(compressor: jaxcompress.Compressor) -> tuple[TrainState, Program]:
+            with user_input("compressor"):
+                average = jaxcompress.compress(
+                    jaxcompress.monitor(local_momentum(config, compressor)),
+                    axes,
+                    min_compression_rate=config.min_compression_rate,
+                    bucket_bytes=config.bucket_bytes,
+                    seed=config.seed,
+                )
+                chain = make_chain(config, average, schedule, axes)
+                optimizer = jaxcompress.apply_if_all_finite(
+                    chain, axes, loss_scale=config.loss_scale
+                )
+            return build_program(loss, optimizer, variables, example, mesh, config.micro_batches)
 
-    def run(self, interruption: Interruption) -> Summary:
-        """Takes the steps that are left; what is due after a step is saved last, so that a checkpoint knows it all."""
-        plan = self.plan
-        self.started = self.logged_at = time.monotonic()
-        self.logged_step = self.setup.progress.step
-        for step in range(self.setup.progress.step + 1, plan.total + 1):
-            self._take_step()
+        # Step: compiled, and restored from the last checkpoint.
+        state, program = build(run.compressor)
+        dense = program if is_dense(run.compressor) else build(jaxcompress.dense())[1]  # never runs
+        sent = count_bytes(program, dense, has_choices(config, run.compressor))
+        take_step = program.compile()
+        if checkpoints is not None and progress.data is not None:
+            state = TrainState(**checkpoints.restore(state._asdict()))
+            batches.set_state(progress.data)
+        del variables  # a restored state needs no memory for the initial one
+        kept = max(plan.per_epoch, plan.log_every, config.max_skipped_steps + 1)
+        history = History(kept, progress.history)
+        reporter = at_exit.enter_context(contextlib.closing(Reporter(run, plan.total)))
+        reporter.introduce(state.params, sent)
+
+        def save(step: int, summary: Summary | None = None) -> None:
+            if checkpoints is not None:
+                check_divergence(history, step, config, checkpoints)
+                seconds = progress.seconds + time.monotonic() - started
+                reached = Progress(step, batches.get_state(), history.read(), seconds, summary)
+                record = {"settings": run.settings, "progress": dataclasses.asdict(reached)}
+                checkpoints.save(step, state._asdict(), record)
+
+        # Loop: what is due after a step is saved last, so that a checkpoint includes all of it.
+        received = at_exit.enter_context(record_signals(earlier_signal))
+        started = logged_at = time.monotonic()
+        logged_step, tested = progress.step, {}
+        for step in range(progress.step + 1, plan.total + 1):
+            # The host makes the next batch while the devices take this step.
+            batch = jaxcompress.shard_batch(next(batches), mesh, axes)
+            *arrays, metrics = take_step(*state, batch)
+            state = TrainState(*arrays)
+            history.add(metrics)
+            reporter.advance()
             if plan.is_due(step, plan.log_every):
-                self._log(step)
+                # Counted from the step alone, so that a resumed run logs the same means.
+                train_loss, accuracy = history.mean((step - 1) % plan.log_every + 1)
+                now = time.monotonic()
+                values = {
+                    "epoch": step / plan.per_epoch,
+                    "train_loss": train_loss,
+                    "train_accuracy": accuracy,
+                    "learning_rate": jnp.asarray(schedule(step - 1)).item(),
+                    "bytes_sent": step * sent.largest,  # by one worker since the start
+                    "skipped_steps": skipped_steps(state.opt_state),
+                    **compression_metrics(state.opt_state),
+                    "steps_per_second": (step - logged_step) / (now - logged_at),
+                }
+                logged_at, logged_step = now, step
+                reporter.write(step, values)
+                check_divergence(history, step, config, checkpoints)
             if plan.is_due(step, plan.eval_every):
-                self._evaluate(step)
+                tests = test_batches(dataset, config.batch_size, *process)
+                tested = evaluate(state.params, state.batch_stats, tests)
+                reporter.write(step, tested)
             if plan.is_due(step, plan.save_every) and step < plan.total:
-                self._save(step)
-            if interruption.signal_number is not None and step < plan.total:
-                self._stop(step, interruption.signal_number)
-        # Made once and saved: a run that is over tells the same summary whenever it is started again.
-        summary = self._summary()
-        self._save(plan.total, summary)
+                save(step)
+            if received.signal_number is not None and step < plan.total:
+                raise stopped(step, received.signal_number, checkpoints, save)
+        # Saved with the last checkpoint, so that starting the run again gives the same summary.
+        summary = Summary(
+            test_accuracy=tested["test_accuracy"],
+            test_loss=tested["test_loss"],
+            test_perplexity=tested["test_perplexity"],
+            train_loss=history.mean(plan.per_epoch)[0],
+            steps=plan.total,
+            skipped_steps=skipped_steps(state.opt_state),
+            workers=mesh.size,
+            compressor=jaxcompress.unparse(run.compressor),
+            bytes_per_step=sent.largest,
+            final_bytes_per_step=sent.final,
+            dense_bytes_per_step=sent.dense,
+            seconds=round(progress.seconds + time.monotonic() - started, 3),
+        )
+        save(plan.total, summary)
         return summary
 
-    def _stop(self, step: int, signal_number: int) -> NoReturn:
-        """Ends the run after `step`, with a checkpoint of it where that takes no other process."""
-        checkpoints = self.setup.checkpoints
-        if checkpoints is None or jax.process_count() > 1:
-            # The others may be in another step, and a checkpoint needs them all in the same one.
-            raise InterruptedRunError(f"stopped after step {step}. {last_checkpoint(self.setup)}", signal_number)
-        if checkpoints.newest_step != step:
-            self._save(step)
-        raise InterruptedRunError(f"stopped after step {step}; the same command goes on from there", signal_number)
 
-    def close(self) -> None:
-        """Ends the files and gives the terminal back."""
-        self.log.close()
-        self.screen.close()
-
-    def _take_step(self) -> None:
-        """Sends one step on its way; while the devices work, the host makes the next batch."""
-        batch = jaxcompress.shard_batch(next(self.batches), self.setup.mesh, self.axes)
-        *state, metrics = self.program.step(*self.state, batch)
-        self.state = TrainState(*state)
-        self.history.add(metrics)
-        self.screen.step()
-
-    def _log(self, step: int) -> None:
-        """Writes the training metrics, means over the steps since the last line."""
-        # From the step alone, so that a run that was resumed in between logs the same means.
-        loss, accuracy = self.history.mean((step - 1) % self.plan.log_every + 1)
-        now = time.monotonic()
-        values = {
-            "epoch": step / self.plan.per_epoch,
-            "train_loss": loss,
-            "train_accuracy": accuracy,
-            "learning_rate": jnp.asarray(self.schedule(step - 1)).item(),
-            "bytes_sent": step * self.program.bytes_per_step,  # by one worker since the start; of a switch, at most
-            "skipped_steps": self._skipped_steps(),
-            **monitored(self.state.opt_state),
-            "steps_per_second": (step - self.logged_step) / (now - self.logged_at),
-        }
-        self.logged_at, self.logged_step = now, step
-        self._write(step, values)
-        self._check_finite(step)
-
-    def _check_finite(self, step: int) -> None:
-        """Raises a `DivergedError` if steps up to `step` are not finite; on all processes, for they average them."""
-        config = self.setup.config
-        skipped, skipped_ago = self.history.longest_skipped()
-        if found := self.history.not_finite():
-            ago, loss = found
-            told = f"the training loss of step {step - ago} is {loss}"
-        elif skipped > config.max_skipped_steps:
-            told = (
-                f"{skipped} steps in a row, up to step {step - skipped_ago}, had gradients that are not finite and "
-                f"were skipped (at most {config.max_skipped_steps}, --max-skipped-steps)"
-            )
-        else:
-            return
-        raise DivergedError(
-            f"{told}, so the run stops. Lower --learning-rate ({config.learning_rate}) or add --warmup-epochs "
-            f"({config.warmup_epochs}); with another --workdir, for that is another run. {last_checkpoint(self.setup)}"
+def stopped(
+    step: int,
+    signal_number: int,
+    checkpoints: Checkpoints | None,
+    save: Callable[[int], None],
+) -> InterruptedRunError:
+    """The error that ends a run after `step`, which is saved first unless other processes run."""
+    if checkpoints is None or jax.process_count() > 1:
+        # Other processes may be in another step, and a checkpoint needs all of them in the same.
+        return InterruptedRunError(
+            f"stopped after step {step}. {describe_newest(checkpoints)}", signal_number
         )
-
-    def _skipped_steps(self) -> int:
-        """Steps that were not taken, over all parts of the run."""
-        return int(jaxcompress.skipped_steps(self.state.opt_state)["skipped"])
-
-    def _evaluate(self, step: int) -> None:
-        """Evaluates on the whole test set."""
-        config = self.setup.config
-        batches = test_batches(self.dataset, config.batch_size, jax.process_index(), jax.process_count())
-        self.tested = self.evaluation(self.state.params, self.state.batch_stats, batches)
-        self._write(step, self.tested)
-
-    def _save(self, step: int, summary: Summary | None = None) -> None:
-        """Saves a checkpoint; that of the last step holds the summary."""
-        if self.setup.checkpoints is None:
-            return
-        self._check_finite(step)
-        progress = Progress(
-            step=step,
-            data=self.batches.get_state(),
-            history=self.history.read(),
-            seconds=self._seconds(),
-            summary=summary,
-        )
-        record = {"settings": self.setup.settings, "progress": dataclasses.asdict(progress)}
-        self.setup.checkpoints.save(step, self.state._asdict(), record)
-
-    def _summary(self) -> Summary:
-        """The result of the run."""
-        return Summary(
-            test_accuracy=self.tested["test_accuracy"],
-            test_loss=self.tested["test_loss"],
-            test_perplexity=self.tested["test_perplexity"],
-            train_loss=self.history.mean(self.plan.per_epoch)[0],
-            steps=self.plan.total,
-            skipped_steps=self._skipped_steps(),
-            workers=self.setup.mesh.size,
-            compressor=jaxcompress.unparse(self.setup.compressor),
-            bytes_per_step=self.program.bytes_per_step,
-            final_bytes_per_step=self.program.final_bytes_per_step,
-            dense_bytes_per_step=self.program.dense_bytes_per_step,
-            seconds=round(self._seconds(), 3),
-        )
-
-    def _seconds(self) -> float:
-        """The time in the loop, over all parts of the run."""
-        return self.setup.progress.seconds + time.monotonic() - self.started
-
-    def _write(self, step: int, values: dict[str, float]) -> None:
-        """Writes metrics to the files and the screen."""
-        self.log.write(step, values)
-        self.screen.line(metrics_line(step, self.plan.total, values))
-
-    def _train_batches(self):
-        """This process's rows of the training batches, from the first."""
-        config = self.setup.config
-        return train_batches(self.dataset, config.batch_size, config.seed, jax.process_index(), jax.process_count())
-
-
-@jax.jit
-def _means(values: dict[str, jax.Array]) -> dict[str, jax.Array]:
-    """The mean over the workers of each value."""
-    return jax.tree.map(jnp.mean, values)
-
-
-def monitored(opt_state: optax.OptState) -> dict[str, float]:
-    """What the compressor's monitor saw in the last step, mean over the workers."""
-    return jax.tree.map(float, jax.device_get(_means(jaxcompress.monitor_metrics(opt_state))))
+    if checkpoints.newest_step != step:
+        save(step)
+    return InterruptedRunError(
+        f"stopped after step {step}; run the same command again to resume", signal_number
+    )

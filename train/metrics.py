@@ -1,4 +1,4 @@
-"""What a run tells: its summary, and its metrics as JSON lines and TensorBoard events."""
+"""What a run reports: its summary, and its metrics as JSON lines and TensorBoard events."""
 
 import json
 import math
@@ -6,49 +6,59 @@ import os
 from pathlib import Path
 from typing import Any, TypedDict
 
+import jax
+import jax.numpy as jnp
+import optax
 from tensorboardX import SummaryWriter
 
+import jaxcompress
 from train.errors import file_access
 
 
 class Summary(TypedDict):
-    """The last line on standard output of process 0, as JSON. Other tools read it: keys are only ever added.
+    """The last line on standard output of process 0, as JSON. Keys are only ever added.
 
-    A number that is not finite is null: a diverged run stops without a summary, but its very last step may still make
-    the test loss so.
+    A number that is not finite is null. A diverged run has no summary, but the last step of another
+    run may make its test loss infinite.
     """
 
-    test_accuracy: float  # fraction of the whole test set, of images or of next characters, that is hit, in [0, 1]
-    test_loss: float  # mean cross-entropy over the whole test set, in nats an image or a character
-    test_perplexity: float  # exp(test_loss), at least 1: customary for text, and given for images too
-    train_loss: float  # mean cross-entropy over the steps of the last epoch's length
-    steps: int  # optimizer steps of the whole run
-    skipped_steps: int  # of them, those that were not taken, on any worker, because a gradient was not finite
-    workers: int  # over how many workers gradients were averaged
-    compressor: str  # the compressor's expression, in its canonical form
-    bytes_per_step: float  # sent by one worker in one step, as the compiled program does it; of a switch, the most
-    final_bytes_per_step: float  # the same of a switch's last choice, where a long enough run ends
+    # fraction of correct predictions on the whole test set, of images or characters, in [0, 1]
+    test_accuracy: float
+    test_loss: float  # mean cross-entropy on the whole test set, in nats per image or character
+    test_perplexity: float  # exp(test_loss), at least 1; customary for text
+    train_loss: float  # mean cross-entropy over as many of the last steps as make an epoch
+    steps: int  # optimizer steps of the whole run, skipped ones included
+    skipped_steps: int  # steps skipped on all workers, because a gradient was not finite
+    workers: int  # number of workers that average their gradients
+    compressor: str  # in canonical notation
+    # sent by one worker in one step, by the compiled program; for a switch, the largest choice
+    bytes_per_step: float
+    final_bytes_per_step: float  # the same for the last choice of a switch
     dense_bytes_per_step: float  # the same with the compressor `dense()`
-    seconds: float  # in the training loop, evaluation and checkpoints included, compilation not; over all its parts
+    # in the training loop with evaluation and checkpoints, without compilation; over all its parts
+    seconds: float
 
 
 def to_json(values: Any) -> str:
     """One line of JSON, in which numbers that are not finite are null."""
-    finite = {key: None if isinstance(x, float) and not math.isfinite(x) else x for key, x in values.items()}
+    finite = {
+        key: None if isinstance(x, float) and not math.isfinite(x) else x
+        for key, x in values.items()
+    }
     return json.dumps(finite)
 
 
 class MetricsLog:
-    """Writes ``metrics.jsonl`` and TensorBoard events into a folder; without a folder it writes nothing."""
+    """Writes ``metrics.jsonl`` and TensorBoard events into a folder; nothing without a folder."""
 
     def __init__(self, workdir: Path | None, step: int):
-        """Opens the log of a run that goes on after `step`; what an earlier part logged beyond it is taken off."""
+        """Opens the log of a run that resumes after `step`, and removes its later lines."""
         self._lines = self._events = None
         if workdir is None:
             return
         path = workdir / "metrics.jsonl"
         with file_access(f"workdir {str(workdir)!r}"):
-            forget_after(path, step)
+            drop_lines_after(path, step)
             self._lines = path.open("a", encoding="utf-8")
             self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=step + 1)
 
@@ -56,31 +66,50 @@ class MetricsLog:
         """Adds the values of one step."""
         if self._lines is None or self._events is None:
             return
-        # Flushed line by line: a checkpoint never knows more than its log, however the run ends.
+        # Flushed, so that the log is never behind a checkpoint, however the run ends.
         with file_access(f"metrics file {self._lines.name!r}"):
             print(to_json({"step": step, **values}), file=self._lines, flush=True)
         for name, value in values.items():
             self._events.add_scalar(name, value, step)
 
     def close(self) -> None:
-        """Ends both files."""
+        """Closes both files."""
         if self._lines is not None and self._events is not None:
             self._lines.close()
             self._events.close()
 
 
-def forget_after(path: Path, step: int) -> None:
-    """Keeps only the lines of a metrics file up to `step`, in one atomic step; a line cut off in writing goes too."""
+def skipped_steps(opt_state: optax.OptState) -> int:
+    """The number of skipped steps, over all parts of the run."""
+    return int(jaxcompress.skipped_steps(opt_state)["skipped"])
+
+
+def compression_metrics(opt_state: optax.OptState) -> dict[str, float]:
+    """What `jaxcompress.monitor` measured in the last step, averaged over the workers."""
+    means = _means(jaxcompress.monitor_metrics(opt_state))
+    return {name: float(value) for name, value in jax.device_get(means).items()}
+
+
+@jax.jit
+def _means(values: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    """The mean over the workers of each value."""
+    return jax.tree.map(jnp.mean, values)
+
+
+def drop_lines_after(path: Path, step: int) -> None:
+    """Atomically removes the lines of a metrics file after `step`, and an incomplete last line."""
     if not path.exists():
         return
-    kept = [line for line in path.read_text(encoding="utf-8").splitlines() if _step_of(line) <= step]
+    kept = [
+        line for line in path.read_text(encoding="utf-8").splitlines() if _step_of(line) <= step
+    ]
     unfinished = path.with_suffix(".tmp")
     unfinished.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
     os.replace(unfinished, path)
 
 
 def _step_of(line: str) -> float:
-    """The step of a line of metrics; beyond all steps where the line is not whole."""
+    """The step of a line of metrics; infinite if the line is incomplete."""
     try:
         return json.loads(line)["step"]
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""The processes of a run: starting their devices, and ending all of them together when one has bad input."""
+"""The processes of a run: how they connect, and how an error in one of them ends all."""
 
 import contextlib
 import sys
@@ -9,30 +9,36 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 import jaxcompress
-from train.checks import check_workers
 from train.config import Config
+from train.config_rules import check_workers
 from train.errors import InputError, user_input
 
 Mesh = jax.sharding.Mesh | jaxcompress.VirtualMesh
-Axes = str | tuple[str, ...]  # what a mesh calls its workers: one axis, or on nodes two, the slow one first
+Axes = str | tuple[str, ...]  # one mesh axis of workers, or two with nodes, the slow one first
 
 
 def join_processes(config: Config) -> None:
-    """Joins the other processes, if there are any, and makes the virtual devices that a CPU is asked for."""
+    """Connects to the other processes, if any, and makes the virtual devices of a CPU."""
     if config.num_processes is not None and config.num_processes > 1:
         others = config.num_processes - 1
-        print(f"waiting for {others} other processes at {config.coordinator}", file=sys.stderr, flush=True)
+        print(
+            f"waiting for {others} other processes at {config.coordinator}",
+            file=sys.stderr,
+            flush=True,
+        )
     with user_input():
-        processes = jaxcompress.initialize_processes(config.coordinator, config.num_processes, config.process_id)
+        processes = jaxcompress.initialize_processes(
+            config.coordinator, config.num_processes, config.process_id
+        )
     if config.workers is not None and not config.vmap:
         check_workers(config.workers, processes)
         with user_input("workers"):
-            # Before the first use of a device; on a machine with GPUs it changes nothing that is used.
+            # Must precede the first use of a device; it does not affect GPUs.
             jaxcompress.virtual_cpu_workers(config.workers // processes)
 
 
 def make_mesh(config: Config) -> Mesh:
-    """The mesh of all workers of all processes, with a second axis where they are on nodes."""
+    """The mesh of all workers of all processes, with a second axis if there are nodes."""
     with user_input("workers"):
         if config.vmap and config.workers is not None:
             return jaxcompress.VirtualMesh(config.workers)
@@ -44,7 +50,7 @@ def make_mesh(config: Config) -> Mesh:
 
 
 def axes_of(mesh: Mesh) -> Axes:
-    """The axes of a mesh as the library takes them."""
+    """The mesh axes of the workers, in the form that the library takes."""
     return mesh.axis_names[0] if len(mesh.axis_names) == 1 else mesh.axis_names
 
 
@@ -54,20 +60,22 @@ def is_main_process() -> bool:
 
 
 @contextlib.contextmanager
-def together() -> Iterator[None]:
-    """An error inside, on any process, ends every process; without it the others would wait for ever."""
+def raise_on_all_processes() -> Iterator[None]:
+    """Raises an error of the body on every process; otherwise the others would wait forever."""
     own = None
     try:
         yield
-    except Exception as error:  # a bug too: whatever it is, the others must hear of it
+    except Exception as error:  # bugs too: the other processes must end in any case
         own = error
     failed = np.ravel(multihost_utils.process_allgather(np.array(own is not None)))
     if own is not None:
         raise own
     if failed.any():
-        raise InputError(f"process {failed.argmax()} cannot go on; its standard error says why.")
+        raise InputError(
+            f"process {failed.argmax()} cannot go on; see its standard error for the reason."
+        )
 
 
-def from_main_process(number: int) -> int:
-    """The `number` that process 0 has, on every process."""
+def broadcast_from_main(number: int) -> int:
+    """The `number` of process 0, on every process."""
     return int(multihost_utils.broadcast_one_to_all(np.int32(number)))

@@ -1,4 +1,4 @@
-"""What is trained: the loss of a classifier, of images or of each next character, and its exact evaluation."""
+"""The learning task: the loss of a classifier of images or next characters, and its evaluation."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -17,60 +17,90 @@ Batch = dict[str, Any]
 
 
 def init_model(model: nn.Module, batch: Batch, seed: int) -> tuple[Any, Any]:
-    """Parameters for batches like this and running statistics (empty without BatchNorm), the same in every process."""
+    """Initial parameters and running statistics (empty without BatchNorm), for batches like this.
+
+    They depend on the seed alone, so they are the same in every process.
+    """
     inputs = batch["inputs"]
-    init = jax.jit(lambda key: model.init(key, jnp.zeros((1, *inputs.shape[1:]), inputs.dtype), train=False))
+    init = jax.jit(
+        lambda key: model.init(key, jnp.zeros((1, *inputs.shape[1:]), inputs.dtype), train=False)
+    )
     variables = init(jax.random.key(seed))
     return variables["params"], variables.get("batch_stats", {})
 
 
-def make_loss(model: nn.Module) -> Callable[[Any, Any, Batch], tuple[jax.Array, tuple[Any, dict[str, jax.Array]]]]:
-    """The loss of one worker's batch: (params, running statistics, batch) -> (loss, (new statistics, metrics))."""
+def make_loss(
+    model: nn.Module,
+) -> Callable[[Any, Any, Batch], tuple[jax.Array, tuple[Any, dict[str, jax.Array]]]]:
+    """The loss of one worker's batch.
+
+    Returns:
+      ``(params, batch_stats, batch) -> (loss, (new batch_stats, metrics))``.
+    """
 
     def loss_fn(params, batch_stats, batch):
         variables = {"params": params, "batch_stats": batch_stats}
-        logits, updated = model.apply(variables, batch["inputs"], train=True, mutable=["batch_stats"])
-        losses, correct = losses_and_hits(logits, batch["labels"])
+        logits, updated = model.apply(
+            variables, batch["inputs"], train=True, mutable=["batch_stats"]
+        )
+        losses, correct = losses_and_correct(logits, batch["labels"])
         return losses.mean(), (updated.get("batch_stats", {}), {"accuracy": jnp.mean(correct)})
 
     return loss_fn
 
 
-def losses_and_hits(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The cross-entropy of each label in nats, in float32 whatever the model computes in, and whether it is hit."""
+def losses_and_correct(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The cross-entropy of each label in nats, always in float32, and whether it is predicted."""
     losses = optax.softmax_cross_entropy_with_integer_labels(logits.astype(jnp.float32), labels)
     return losses, logits.argmax(-1) == labels
 
 
 class Evaluation:
-    """Evaluates a model on all workers, each label once, with the running statistics."""
+    """Evaluates a model on all workers, with the running statistics and each label once."""
 
     def __init__(self, model: nn.Module, mesh: Mesh):
-        """Prepares the jitted sums over one batch, the same on every worker."""
+        """Prepares jitted sums over one batch, replicated on every worker."""
         self._mesh, self._axes = mesh, axes_of(mesh)
-        everywhere = None if isinstance(mesh, jaxcompress.VirtualMesh) else NamedSharding(mesh, PartitionSpec())
-        self._sums = jax.jit(lambda *arguments: batch_sums(model, *arguments), out_shardings=everywhere)
+        replicated = (
+            None
+            if isinstance(mesh, jaxcompress.VirtualMesh)
+            else NamedSharding(mesh, PartitionSpec())
+        )
+        self._sums = jax.jit(
+            lambda *arguments: batch_sums(model, *arguments), out_shardings=replicated
+        )
 
     def __call__(self, params: Any, batch_stats: Any, batches: Iterable[Batch]) -> dict[str, float]:
-        """The mean loss, the accuracy and the perplexity over all `batches` of this process and the others."""
-        # Each batch is dispatched at once; nothing waits for a result before the last batch is on its way.
+        """Mean loss, accuracy and perplexity over the `batches` of all processes."""
+        # All batches are dispatched before the first result is awaited.
         shards = (jaxcompress.shard_batch(batch, self._mesh, self._axes) for batch in batches)
         sums = [self._sums(params, batch_stats, batch) for batch in shards]
-        loss, correct, weight = (math.fsum(map(float, column)) for column in zip(*jax.device_get(sums), strict=True))
+        loss, correct, weight = (
+            math.fsum(map(float, column)) for column in zip(*jax.device_get(sums), strict=True)
+        )
         test_loss = loss / weight
-        return {"test_loss": test_loss, "test_accuracy": correct / weight, "test_perplexity": perplexity(test_loss)}
+        return {
+            "test_loss": test_loss,
+            "test_accuracy": correct / weight,
+            "test_perplexity": perplexity(test_loss),
+        }
 
 
-def batch_sums(model: nn.Module, params: Any, batch_stats: Any, batch: Batch) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Sums over one global batch of loss, right answers and weight; what the batch is filled up with weighs 0."""
-    logits = cast(jax.Array, model.apply({"params": params, "batch_stats": batch_stats}, batch["inputs"], train=False))
-    losses, correct = losses_and_hits(logits, batch["labels"])
+def batch_sums(
+    model: nn.Module, params: Any, batch_stats: Any, batch: Batch
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Sums over one global batch of losses, correct predictions and weights; padding weighs 0."""
+    logits = cast(
+        jax.Array,
+        model.apply({"params": params, "batch_stats": batch_stats}, batch["inputs"], train=False),
+    )
+    losses, correct = losses_and_correct(logits, batch["labels"])
     weights = batch["weights"]
     return jnp.sum(losses * weights), jnp.sum(correct * weights), jnp.sum(weights)
 
 
 def perplexity(loss: float) -> float:
-    """``exp(loss)``: among how many equally likely labels a model with this loss still wavers."""
+    """``exp(loss)``: the number of equally likely labels with the same loss."""
     try:
         return math.exp(loss)
     except OverflowError:

@@ -1,1 +1,1 @@
-"""The ways a message travels between workers. Nothing else in the library touches the network."""
+"""The ways in which messages travel between workers: the only modules that use the network."""

@@ -1,4 +1,4 @@
-"""One worker's message to all others."""
+"""Sends one worker's message to all others."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcompress.base import AxisName
-from jaxcompress.ops.words import from_words, to_words
+from jaxcompress.ops.serialization import from_words, to_words
 
 
 def broadcast(message: Any, leader: jax.Array, axis_name: AxisName) -> tuple[Any, int]:
-    """What worker number `leader`, counted along the axis, holds as `message`, and its size in bits.
+    """The `message` of worker number `leader`, counted along the axis, and its size in bits.
 
-    As a sum of words to which all others add zeros: one all-reduce, and a result that JAX knows to be the same on every
-    worker.
+    It is one all-reduce: a sum of words to which all other workers add zeros. JAX then knows that
+    the result is the same on every worker.
     """
     words = to_words(message)
     own = lax.axis_index(axis_name) == leader

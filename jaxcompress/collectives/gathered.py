@@ -1,42 +1,64 @@
-"""Messages that cannot be added: they are exchanged as they are, by whichever route sends less."""
+"""Exchanges messages that cannot be added, by the route that sends fewer bytes."""
 
 import jax
 from optax import Updates
 
 from jaxcompress._compat import axis_size
-from jaxcompress.base import Codec, Compressor
-from jaxcompress.collectives.one_phase import bytes_once, exchange_once
-from jaxcompress.collectives.two_phase import bytes_twice, exchange_twice
+from jaxcompress.base import AxisName, Codec, Compressor, Reduced
+from jaxcompress.collectives.one_phase import all_gather_bytes, all_gather_mean
+from jaxcompress.collectives.two_phase import two_phase_bytes, two_phase_mean
 from jaxcompress.ops.codecs import codec_bits
 
 
-def gathered(codec: Codec) -> Compressor:
+def gathered(codec: Codec, *, contracts: bool = True) -> Compressor:
     """A compressor from a codec: ``mean`` is the average of all workers' decoded messages.
 
-    How it travels: the messages of all arrays in one buffer, by one all-gather (`one_phase`), or, where that sends less
-    than half as much and the codec works in pieces, in two phases with a second compression on the way (`two_phase`).
-    The bytes of both are known while tracing; with messages that divide evenly the limit is W = 4. Both routes can be
-    given by name: ``one_phase(qsgd(4))``, ``two_phase(qsgd(4))``.
+    How it travels: the messages of all arrays in one buffer, by one all-gather (`one_phase`). If
+    the codec works chunk by chunk and two phases send less than half as much, it takes `two_phase`,
+    which compresses a second time on the way. The bytes of both are known while tracing. If
+    messages divide evenly, two phases pay from five workers on. To choose a route, write
+    ``one_phase(qsgd(4))`` or ``two_phase(qsgd(4))``.
 
-    Guarantees: ``mean == pmean(sent)`` up to rounding, whatever the codec. All workers add the same messages in the
-    same order, so their means are equal to the last bit. Every worker, and every array, encodes with a key of its own.
+    Guarantees: the law of `Reduced`, up to rounding, for any codec. All workers add the same
+    messages in the same order, so their means are equal to the last bit. Every worker and every
+    array has its own key.
 
     Args:
-      codec: Makes the message of one array and reads it back.
+      codec: Encodes and decodes one array.
+      contracts: Whether ``E|x - decode(encode(x))|^2 < |x|^2``, which error feedback needs.
+
+    Returns:
+      A `Compressor` without state; it sparsifies if the codec selects.
     """
 
     def reduce(key, updates, state, axis_name):
-        exchange = exchange_twice if two_phases_pay(codec, updates, axis_size(axis_name)) else exchange_once
         return exchange(codec, key, updates, axis_name), state
 
     def message_bits(params):
         return jax.tree.map(lambda x: codec_bits(codec, x), params)
 
-    return Compressor(lambda key, params: (), reduce, message_bits, codec)
+    return Compressor(
+        init=lambda key, params: (),
+        reduce=reduce,
+        message_bits=message_bits,
+        codec=codec,
+        contracts=contracts,
+        sparsifies=codec.select is not None,
+    )
+
+
+def exchange(codec: Codec, key: jax.Array, updates: Updates, axis_name: AxisName) -> Reduced:
+    """The average of all workers' messages, by the route that sends fewer bytes."""
+    two_phases = two_phases_pay(codec, updates, axis_size(axis_name))
+    return (two_phase_mean if two_phases else all_gather_mean)(codec, key, updates, axis_name)
 
 
 def two_phases_pay(codec: Codec, updates: Updates, workers: int) -> bool:
-    """Whether two phases send less than half the bytes of one, which pays for a second compression and a round trip."""
-    if codec.piece is None:
+    """Whether two phases send less than half the bytes of one.
+
+    That pays for the second compression and the second round trip.
+    """
+    if codec.chunk is None:
         return False
-    return 2 * bytes_twice(codec, updates, workers) < bytes_once(codec, updates, workers)
+    one, two = (f(codec, updates, workers) for f in (all_gather_bytes, two_phase_bytes))
+    return 2 * two < one

@@ -1,5 +1,6 @@
-"""Every worker's message goes to all others: one all-gather, whose bytes grow with the workers."""
+"""Sends every worker's message to all others: one all-gather, whose bytes grow with the workers."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -8,22 +9,24 @@ from jax import lax
 from optax import Updates
 
 from jaxcompress._compat import all_gather, axis_size, vary_like
-from jaxcompress.base import AxisName, Codec, Compressor, Reduced, Stages, expressible, stages_of
-from jaxcompress.ops.codecs import codec_bits, codec_of
-from jaxcompress.ops.words import WORD_BYTES, from_words, to_words, words_in
+from jaxcompress.base import AxisName, Codec, Compressor, Reduced, parseable
+from jaxcompress.ops.codecs import codec_bits, codec_of, encode
+from jaxcompress.ops.serialization import WORD_BYTES, from_words, to_words, words_in
+from jaxcompress.ops.sparse_array import add_to, subtract_from, to_dense
 
 
-@expressible
+@parseable
 def one_phase(inner: Compressor) -> Compressor:
-    """Sends `inner`'s messages by one all-gather, however many workers there are.
+    """Sends `inner`'s messages by one all-gather, for any number of workers.
 
-    ``mean = (1/W) sum_w decode(message_w)`` and ``sent = decode(own message)``. Without it a scheme goes in two phases
-    where that sends less than half as much: see `two_phase`.
+    ``mean = (1/W) sum_w decode(message_w)`` and ``residual = x - decode(own message)``. Without
+    `one_phase`, a codec travels in two phases if that sends less than half as much: see
+    `two_phase`.
 
-    How it travels: the messages of all arrays in one buffer and one all-gather: a ring forwards each message B to
-    ``W - 1`` others, so a worker sends ``(W - 1) B``.
+    How it travels: the messages of all arrays in one buffer and one all-gather. A ring forwards
+    each message of B bytes to ``W - 1`` others, so a worker sends ``(W - 1) B``.
 
-    Guarantees: ``mean == pmean(sent)`` up to rounding, and all that `inner` guarantees of `sent`.
+    Guarantees: the law of `Reduced` up to rounding, and all that `inner` guarantees.
 
     Args:
       inner: Any compressor with a codec: ``qsgd(4)``, ``block_top_k(0.01)``.
@@ -36,73 +39,83 @@ def one_phase(inner: Compressor) -> Compressor:
 
     Example:
       >>> from jaxcompress.compressors.quantisers.qsgd import qsgd
-      >>> one_phase(qsgd(4)).expression
-      'one_phase(qsgd(4))'
+      >>> one_phase(qsgd(4))
+      one_phase(qsgd(4))
     """
     codec = codec_of("one_phase", inner, "one_phase(qsgd(8))")
 
     def reduce(key, updates, state, axis_name):
-        return exchange_once(codec, key, updates, axis_name), state
+        return all_gather_mean(codec, key, updates, axis_name), state
 
     def message_bits(params):
         return jax.tree.map(lambda x: codec_bits(codec, x), params)
 
-    return Compressor(lambda key, params: (), reduce, message_bits, codec)
+    return inner._replace(init=lambda key, params: (), reduce=reduce, message_bits=message_bits)
 
 
-def exchange_once(codec: Codec, key: jax.Array, updates: Updates, axis_name: AxisName) -> Reduced:
-    """Encodes, gathers, decodes and averages; every worker, and every array, encodes with a key of its own."""
+def all_gather_mean(codec: Codec, key: jax.Array, updates: Updates, axis_name: AxisName) -> Reduced:
+    """Encodes, gathers, decodes and averages, with a separate key per worker and array."""
     leaves, treedef = jax.tree.flatten(updates)
-    stages, groups = stages_of(codec), _groups(codec, leaves)
-    keys = jax.random.split(jax.random.fold_in(key, lax.axis_index(axis_name)), (max(1, len(leaves)), 2))
-    messages = [_make(stages, keys, group, leaves) for group in groups]
+    batches = _batches(codec, leaves)
+    own_key = jax.random.fold_in(key, lax.axis_index(axis_name))
+    keys = jax.random.split(own_key, (max(1, len(leaves)), 2))
+    messages = [_encode(codec, keys, batch, leaves) for batch in batches]
     words = to_words(messages)
 
-    own = _read(stages, messages, groups, leaves)
-    mean = _mean(stages, words, messages, groups, leaves, axis_name)
-    sent = [stages.put(picked, x, 1) for picked, x in zip(own, leaves, strict=True)]
-    rest = [stages.rest(x, picked) for picked, x in zip(own, leaves, strict=True)]
+    own = _decode(codec, messages, batches, leaves)
+    mean = _mean(codec, words, messages, batches, leaves, axis_name)
+    residual = [subtract_from(x, decoded) for x, decoded in zip(leaves, own, strict=True)]
     bits = 8 * WORD_BYTES * words.size
-    return Reduced(treedef.unflatten(mean), treedef.unflatten(sent), bits, treedef.unflatten(rest))
+    return Reduced(treedef.unflatten(mean), treedef.unflatten(residual), bits)
 
 
-def bytes_once(codec: Codec, updates: Updates, workers: int) -> int:
-    """What one worker sends by a ring, in bytes, known from shapes alone."""
-    messages = jax.eval_shape(lambda tree: [codec.encode(jax.random.key(0), x) for x in jax.tree.leaves(tree)], updates)
+def all_gather_bytes(codec: Codec, updates: Updates, workers: int) -> int:
+    """The bytes that one worker sends in a ring, from shapes alone."""
+    messages = jax.eval_shape(
+        lambda tree: [encode(codec, jax.random.key(0), x) for x in jax.tree.leaves(tree)], updates
+    )
     return (workers - 1) * WORD_BYTES * words_in(messages)
 
 
-def _groups(codec: Codec, leaves: list) -> list[list[int]]:
-    """Places of the arrays whose messages are made together: those of one shape where few entries are picked."""
+def _batches(codec: Codec, leaves: Sequence[Any]) -> list[list[int]]:
+    """Positions of the arrays to encode together: with a selection, all arrays of one shape."""
     alike: dict[Any, list[int]] = {}
-    for place, x in enumerate(leaves):
-        alike.setdefault((x.shape, x.dtype) if codec.stages else place, []).append(place)
+    for i, x in enumerate(leaves):
+        alike.setdefault((x.shape, x.dtype) if codec.select else i, []).append(i)
     return list(alike.values())
 
 
-def _make(stages: Stages, keys: jax.Array, group: list[int], leaves: list) -> Any:
-    """The messages of a group, with a first axis of arrays."""
-    each = [stages.pick(keys[place, 0], leaves[place]) for place in group]
-    picked = jax.tree.map(lambda *parts: jnp.stack(parts), *each)
-    return jax.vmap(lambda key, one: stages.make(key, one, leaves[group[0]]))(keys[jnp.array(group), 1], picked)
+def _encode(codec: Codec, keys: jax.Array, batch: list[int], leaves: list) -> Any:
+    """The messages of a batch, stacked along a first axis."""
+    select = codec.select or (lambda key, x: x)
+    each = [select(keys[i, 0], leaves[i]) for i in batch]
+    stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *each)
+    return jax.vmap(codec.encode)(keys[jnp.array(batch), 1], stacked)
 
 
-def _read(stages: Stages, messages: list, groups: list[list[int]], likes: list) -> list[Any]:
-    """What arrives of each array, in their order."""
+def _decode(codec: Codec, messages: list, batches: list[list[int]], likes: list) -> list[Any]:
+    """The decoded arrays, sparse or dense, in the order of `likes`."""
     found = {}
-    for group, message in zip(groups, messages, strict=True):
-        picked = jax.vmap(lambda one, like=likes[group[0]]: stages.read(one, like))(message)
-        found.update({place: jax.tree.map(lambda x, i=i: x[i], picked) for i, place in enumerate(group)})
-    return [found[place] for place in range(len(likes))]
+    for batch, message in zip(batches, messages, strict=True):
+        decoded = jax.vmap(lambda one, like=likes[batch[0]]: codec.decode(one, like))(message)
+        found |= {
+            i: jax.tree.map(lambda x, row=row: x[row], decoded) for row, i in enumerate(batch)
+        }
+    return [found[i] for i in range(len(likes))]
 
 
 def _mean(
-    stages: Stages, words: jax.Array, messages: list, groups: list[list[int]], likes: list, axis_name: AxisName
+    codec: Codec,
+    words: jax.Array,
+    messages: list,
+    batches: list[list[int]],
+    likes: list,
+    axis_name: AxisName,
 ) -> list[jax.Array]:
-    """The average of all workers' decoded messages, added one after the other in at least float32.
+    """The average of all workers' decoded messages, added in at least float32.
 
-    One after the other, since places are unique only within a sender: a scatter-add with collisions adds in no fixed
-    order on GPUs, and replicas would drift apart.
+    It adds one worker after the other, since indices are unique only within a message. A
+    scatter-add with collisions has no fixed order on GPUs, and replicas would drift apart.
     """
     workers = axis_size(axis_name)
     wide = [jax.ShapeDtypeStruct(x.shape, jnp.promote_types(x.dtype, jnp.float32)) for x in likes]
@@ -111,12 +124,13 @@ def _mean(
     everyone = all_gather(words, axis_name)
 
     def of_worker(worker):
-        return _read(stages, from_words(everyone[worker], messages), groups, likes)
+        return _decode(codec, from_words(everyone[worker], messages), batches, likes)
 
     def add_one(worker, totals):
-        return [stages.add(total, one, 1 / workers) for total, one in zip(totals, of_worker(worker), strict=True)]
+        pairs = zip(totals, of_worker(worker), strict=True)
+        return [add_to(total, decoded, 1 / workers) for total, decoded in pairs]
 
-    # The first worker's are put into arrays of their own, which saves a pass over zeros.
-    first = [stages.put(one, like, 1 / workers) for one, like in zip(of_worker(0), wide, strict=True)]
+    # The totals start as the first worker's message, which saves a pass over zeros.
+    first = [to_dense(x, like, 1 / workers) for x, like in zip(of_worker(0), wide, strict=True)]
     totals = lax.fori_loop(1, workers, add_one, vary_like(first, everyone))
     return [total.astype(x.dtype) for total, x in zip(totals, likes, strict=True)]

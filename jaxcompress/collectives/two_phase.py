@@ -1,7 +1,5 @@
-"""Each shard is averaged by one worker and compressed again: bytes that do not grow with the workers."""
+"""Each worker averages and recompresses one shard: bytes do not grow with the workers."""
 
-import functools
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,165 +9,174 @@ from jax import lax
 from optax import Updates
 
 from jaxcompress._compat import all_gather, all_to_all, axis_size, vary_like
-from jaxcompress.base import AxisName, Codec, Compressor, Reduced, encode_first, expressible, stages_of
-from jaxcompress.ops.codecs import codec_bits, codec_of
-from jaxcompress.ops.words import WORD_BYTES, from_words, to_words, words_in
+from jaxcompress.base import AxisName, Codec, Compressor, Reduced, parseable
+from jaxcompress.ops.codecs import codec_bits, codec_of, decode, encode
+from jaxcompress.ops.serialization import WORD_BYTES, from_words, to_words, words_in
+from jaxcompress.ops.sparse_array import add_to, subtract_from
 
 
-@expressible
+@parseable
 def two_phase(inner: Compressor) -> Compressor:
-    """Sends the pieces of `inner`'s messages to their owners, and the compressed averages from there to all.
+    """Sends each chunk's message to its owner, which averages, compresses again and sends to all.
 
-    The arrays are cut into pieces, and each of the W workers owns as many::
+    The arrays are cut into chunks, and each of the W workers owns an equal share of them::
 
-        m_w    = encode(x_w)                  every worker, all pieces; all-to-all to the owners
-        a      = mean_w(decode(m_w))          the owner, its pieces
-        mean   = decode(encode(a))            all-gather from the owners
-        sent_w = decode(m_w) - W (a - mean)   the second term on the owner's pieces only
+        m_w      = encode(x_w)           every worker, all chunks; all-to-all to the owners
+        a        = mean_w(decode(m_w))   the owner, its chunks
+        mean     = decode(encode(a))     all-gather from the owners
+        residual = x_w - decode(m_w) + W (a - mean)   the second term on the owner's chunks only
 
-    so ``mean == pmean(sent)``, and the owner's ordinary error memory carries what the second compression dropped.
+    So the law holds, and the owner adds the recompression error to its own residual.
 
-    How it travels: one all-to-all of B and one all-gather of B/W, for all arrays together: a worker sends
-    ``2 (W-1)/W B``, where `one_phase` sends ``(W-1) B``. For two workers it is the same, and less from three on.
+    How it travels: one all-to-all of B bytes and one all-gather of B/W, for all arrays together. A
+    worker sends ``2 (W-1)/W B``, where `one_phase` sends ``(W-1) B``. The two are equal for two
+    workers; from three workers on, two phases send less. If an array does not fill its last chunk,
+    padding does. Where the codec does not select, the padding mirrors the entries before it, so
+    that scales stay those of the array. Where it selects, the padding is zeros, which a selection
+    ignores.
 
-    Guarantees: the law; that nothing is lost inside `error_feedback`, with which it converges. `sent` is no contraction
-    of a worker's own updates: the owner answers for all workers. Unbiased if `inner` is; and an unbiased `inner` that
-    diverges inside `error_feedback`, as ``qsgd(2)``, diverges there in two phases too.
+    Guarantees: the law of `Reduced`; inside `error_feedback` nothing is lost. The residual is no
+    contraction of a worker's own updates, since the owner keeps the error for all workers. Unbiased
+    if `inner` is.
 
     Args:
-      inner: Any compressor whose codec works piece by piece: ``qsgd(4)``, ``sign()``, ``cast("bfloat16")``,
-        ``block_top_k(0.01)``, ``block_max(128)``.
+      inner: Any compressor whose codec works chunk by chunk: ``qsgd(4)``, ``sign()``,
+        ``cast("bfloat16")``, ``block_top_k(0.01)``, ``block_max(128)``.
 
     Returns:
       A `Compressor` without state.
 
     Raises:
-      ValueError: if `inner` has no codec, or one that must see the whole array, as that of `top_k`.
+      ValueError: if `inner` has no codec, or a codec that needs the whole array, such as `top_k`.
 
     Example:
       >>> from jaxcompress.compressors.quantisers.qsgd import qsgd
-      >>> two_phase(qsgd(4)).expression
-      'two_phase(qsgd(4))'
+      >>> two_phase(qsgd(4))
+      two_phase(qsgd(4))
 
     References:
-      Tang et al., `1-bit Adam <https://arxiv.org/abs/2102.02888>`_, 2021, compresses in two phases with two memories
+      Tang et al., `1-bit Adam <https://arxiv.org/abs/2102.02888>`_, 2021, compresses in two phases
+      with two memories
     """
     codec = codec_of("two_phase", inner, "two_phase(qsgd(8))")
-    piece = codec.piece
-    if piece is None:
+    chunk = codec.chunk
+    if chunk is None:
         raise ValueError(
-            f"two_phase compresses shards on their own, and {inner.expression or 'this inner'} must see whole arrays. "
-            f"Choose within blocks instead: two_phase(block_top_k(0.01))."
+            f"two_phase compresses chunks on their own, and {inner!r} needs whole arrays. Select"
+            " within blocks instead: two_phase(block_top_k(0.01))."
         )
 
     def reduce(key, updates, state, axis_name):
-        return exchange_twice(codec, key, updates, axis_name), state
+        return two_phase_mean(codec, key, updates, axis_name), state
 
     def message_bits(params):
-        bits = codec_bits(codec, jax.ShapeDtypeStruct((piece,), jnp.float32))
-        return jax.tree.map(lambda x: -(-x.size * bits // piece), params)
+        bits = codec_bits(codec, jax.ShapeDtypeStruct((chunk,), jnp.float32))
+        return jax.tree.map(lambda x: -(-x.size // chunk) * bits, params)
 
-    return Compressor(lambda key, params: (), reduce, message_bits, codec)
+    return inner._replace(init=lambda key, params: (), reduce=reduce, message_bits=message_bits)
 
 
-def exchange_twice(codec: Codec, key: jax.Array, updates: Updates, axis_name: AxisName) -> Reduced:
-    """Both phases, for all arrays together."""
+def two_phase_mean(codec: Codec, key: jax.Array, updates: Updates, axis_name: AxisName) -> Reduced:
+    """Runs both phases for all arrays together."""
     leaves, treedef = jax.tree.flatten(updates)
     plan = _plan(codec, leaves, axis_size(axis_name))
     if not plan.share:
         return Reduced(updates, updates, 0)
-    first_key, second_key = jax.random.split(jax.random.fold_in(key, lax.axis_index(axis_name)))
+    worker = lax.axis_index(axis_name)
+    first_key, second_key = jax.random.split(jax.random.fold_in(key, worker))
 
-    own = [
-        _encode(codec, jax.random.fold_in(first_key, i), _cut(x, plan), _filled([x.size], plan))
-        for i, x in enumerate(leaves)
-    ]
-    to_owners, like = _shards(own, plan)
+    chunks = [_split(x, plan) for x in leaves]
+    keys = [jax.random.fold_in(first_key, i) for i in range(len(leaves))]
+    own = [_encode(codec, *pair) for pair in zip(keys, chunks, strict=True)]
+    to_owners, like = _by_owner(own, plan)
     average = _average(codec, all_to_all(to_owners, axis_name), like, plan)
-    # What stands for the filling has come back as something else than zeros.
-    mine = _filled_of(lax.axis_index(axis_name), [x.size for x in leaves], plan)
-    average = jnp.where(jnp.arange(plan.piece) < mine[:, None], average, 0)
 
-    again = _encode(codec, second_key, average, mine)
+    again = _encode(codec, second_key, average)
     everyone = all_gather(to_words(again), axis_name)
-    dropped = plan.workers * (average - _decode(codec, again, plan))
-    late = _at_home(dropped, plan, lax.axis_index(axis_name))
+    dropped = _own_chunks(plan.workers * (average - _decode(codec, again, plan)), plan, worker)
 
-    pieces = _all_pieces(everyone, again, plan)
-    mean = [_join(_decode(codec, one, plan), x) for one, x in zip(pieces, leaves, strict=True)]
-    parts = [_join(_decode(codec, one, plan), x) for one, x in zip(own, leaves, strict=True)]
-    late = [_join(one, x) for one, x in zip(late, leaves, strict=True)]
-    sent = [part - one for part, one in zip(parts, late, strict=True)]
-    rest = [x - part + one for x, part, one in zip(leaves, parts, late, strict=True)]
+    received = _all_chunks(everyone, again, plan)
+    mean = [_merge(_decode(codec, one, plan), x) for one, x in zip(received, leaves, strict=True)]
+    residual = [
+        _merge(_residual(codec, x_chunks, one, plan) + x_dropped, x)
+        for x_chunks, one, x_dropped, x in zip(chunks, own, dropped, leaves, strict=True)
+    ]
     bits = 8 * WORD_BYTES * (to_owners.size + everyone.shape[1])
-    return Reduced(treedef.unflatten(mean), treedef.unflatten(sent), bits, treedef.unflatten(rest))
+    return Reduced(treedef.unflatten(mean), treedef.unflatten(residual), bits)
 
 
-def bytes_twice(codec: Codec, updates: Updates, workers: int) -> int:
-    """What one worker sends by rings in both phases, in bytes, known from shapes alone."""
+def two_phase_bytes(codec: Codec, updates: Updates, workers: int) -> int:
+    """The bytes that one worker sends by rings in both phases, from shapes alone."""
     plan = _plan(codec, jax.tree.leaves(updates), workers)
-    share = jax.ShapeDtypeStruct((plan.share, plan.piece), plan.dtype)
-    words = words_in(jax.eval_shape(lambda x: _encode(codec, jax.random.key(0), x, jnp.zeros(plan.share)), share))
-    return 2 * (workers - 1) * WORD_BYTES * words
+    share = jax.ShapeDtypeStruct((plan.share, plan.chunk), plan.dtype)
+    messages = jax.eval_shape(lambda x: _encode(codec, jax.random.key(0), x), share)
+    return 2 * (workers - 1) * WORD_BYTES * words_in(messages)
 
 
 class _Plan(NamedTuple):
-    """Which pieces lie where: those of all arrays in one row, cut into equal shares."""
+    """Which worker owns which chunks: those of all arrays in one row, cut into equal shares."""
 
     workers: int
-    piece: int  # entries
-    counts: tuple[int, ...]  # pieces of each array
-    share: int  # pieces that each worker owns; the last shares are filled up
-    dtype: Any  # of the pieces: at least float32
+    chunk: int  # entries
+    counts: tuple[int, ...]  # chunks of each array
+    share: int  # chunks that each worker owns; the last shares are padded
+    dtype: Any  # of the chunks: at least float32
+    mirrored: bool  # whether the last chunk of an array is filled with the entries before it
 
 
 def _plan(codec: Codec, leaves: list, workers: int) -> _Plan:
-    piece = codec.piece or 1
-    counts = tuple(-(-x.size // piece) for x in leaves)
+    chunk = codec.chunk or 1
+    counts = tuple(-(-x.size // chunk) for x in leaves)
     dtype = jnp.result_type(jnp.float32, *(x.dtype for x in leaves))
-    return _Plan(workers, piece, counts, -(-sum(counts) // workers), dtype)
+    # Mirrored entries preserve means and deviations, but a selection would select them.
+    return _Plan(workers, chunk, counts, -(-sum(counts) // workers), dtype, codec.select is None)
 
 
-def _cut(x: jax.Array, plan: _Plan) -> jax.Array:
-    """An array as pieces, (count, piece), the last one filled with zeros."""
-    flat = jnp.pad(x.astype(plan.dtype).ravel(), (0, -x.size % plan.piece))
-    return flat.reshape(-1, plan.piece)
+def _split(x: jax.Array, plan: _Plan) -> jax.Array:
+    """An array as chunks, (count, chunk)."""
+    flat, fill = x.astype(plan.dtype).ravel(), -x.size % plan.chunk
+    if plan.mirrored and x.size:
+        # By a gather: jnp.pad would unroll the reflections of an array much smaller than a chunk.
+        end = np.pad(np.arange(x.size), (0, fill), mode="symmetric")[x.size :]
+        filled = jnp.concatenate([flat, flat[end]])
+    else:
+        filled = jnp.pad(flat, (0, fill))
+    return filled.reshape(-1, plan.chunk)
 
 
-def _join(pieces: jax.Array, like: jax.Array) -> jax.Array:
-    """The inverse of `_cut`."""
-    return pieces.ravel()[: like.size].reshape(like.shape).astype(like.dtype)
+def _merge(chunks: jax.Array, like: jax.Array) -> jax.Array:
+    """The inverse of `_split`."""
+    return chunks.ravel()[: like.size].reshape(like.shape).astype(like.dtype)
 
 
-def _filled(sizes: Sequence[int], plan: _Plan) -> jax.Array:
-    """How many entries of each piece of these arrays are real; the last one of an array may be short."""
-    counts = [np.clip(size - np.arange(0, size, plan.piece), 0, plan.piece) for size in sizes]
-    return jnp.asarray(np.concatenate(counts), jnp.int32)
-
-
-def _filled_of(owner: jax.Array, sizes: Sequence[int], plan: _Plan) -> jax.Array:
-    """The same for the pieces that a worker owns."""
-    everyone = jnp.pad(_filled(sizes, plan), (0, plan.workers * plan.share - sum(plan.counts)))
-    return lax.dynamic_slice_in_dim(everyone, owner * plan.share, plan.share)
-
-
-def _encode(codec: Codec, key: jax.Array, pieces: jax.Array, filled: jax.Array) -> Any:
-    """Messages of all pieces, of whose entries so many are real: every array has a first axis of pieces."""
-    keys = jax.random.split(key, pieces.shape[0])
-    return jax.vmap(functools.partial(encode_first, codec))(keys, pieces, filled)
+def _encode(codec: Codec, key: jax.Array, chunks: jax.Array) -> Any:
+    """Messages of all chunks, stacked along a first axis."""
+    keys = jax.random.split(key, chunks.shape[0])
+    encode_all = jax.vmap(lambda key, x: encode(codec, key, x))
+    if not chunks.shape[0]:
+        # Some random number generators fail on a batch of no keys.
+        like = jax.eval_shape(encode_all, keys, chunks)
+        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
+    return encode_all(keys, chunks)
 
 
 def _decode(codec: Codec, messages: Any, plan: _Plan) -> jax.Array:
-    like = _piece_like(plan)
-    return jax.vmap(lambda message: codec.decode(message, like))(messages)
+    like = _chunk_like(plan)
+    return jax.vmap(lambda message: decode(codec, message, like))(messages)
 
 
-def _piece_like(plan: _Plan) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct((plan.piece,), plan.dtype)
+def _residual(codec: Codec, chunks: jax.Array, messages: Any, plan: _Plan) -> jax.Array:
+    """The chunks minus what their messages decode to."""
+    like = _chunk_like(plan)
+    return jax.vmap(lambda x, one: subtract_from(x, codec.decode(one, like)))(chunks, messages)
 
 
-def _shards(own: list, plan: _Plan) -> tuple[jax.Array, Any]:
-    """The messages of all pieces as one row of words for each owner, and the shapes of what a row holds."""
+def _chunk_like(plan: _Plan) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((plan.chunk,), plan.dtype)
+
+
+def _by_owner(own: list, plan: _Plan) -> tuple[jax.Array, Any]:
+    """The messages as one row of words per owner, and the shapes of what a row holds."""
     fill = plan.workers * plan.share - sum(plan.counts)
 
     def split(*parts):
@@ -182,20 +189,20 @@ def _shards(own: list, plan: _Plan) -> tuple[jax.Array, Any]:
 
 
 def _average(codec: Codec, received: jax.Array, like: Any, plan: _Plan) -> jax.Array:
-    """The owner's pieces, averaged over all senders one after the other: (share, piece)."""
-    stages, piece = stages_of(codec), _piece_like(plan)
+    """The owner's chunks, averaged over all senders one after the other: (share, chunk)."""
+    chunk = _chunk_like(plan)
 
     def add_one(sender, total):
         messages = from_words(received[sender], like)
-        picked = jax.vmap(lambda message: stages.read(message, piece))(messages)
-        return jax.vmap(lambda row, one: stages.add(row, one, 1 / plan.workers))(total, picked)
+        decoded = jax.vmap(lambda message: codec.decode(message, chunk))(messages)
+        return jax.vmap(lambda row, one: add_to(row, one, 1 / plan.workers))(total, decoded)
 
-    total = jnp.zeros((plan.share, plan.piece), plan.dtype)
+    total = jnp.zeros((plan.share, plan.chunk), plan.dtype)
     return lax.fori_loop(0, plan.workers, add_one, vary_like(total, received))
 
 
-def _all_pieces(everyone: jax.Array, like: Any, plan: _Plan) -> list:
-    """The second messages of all pieces, array by array."""
+def _all_chunks(everyone: jax.Array, like: Any, plan: _Plan) -> list:
+    """The second messages of all chunks, one entry per array."""
     shares = jax.vmap(lambda words: from_words(words, like))(everyone)
     row = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), shares)
     starts = [sum(plan.counts[:i]) for i in range(len(plan.counts))]
@@ -205,8 +212,8 @@ def _all_pieces(everyone: jax.Array, like: Any, plan: _Plan) -> list:
     ]
 
 
-def _at_home(owned: jax.Array, plan: _Plan, owner: jax.Array) -> list[jax.Array]:
-    """The owner's pieces where they belong, array by array, and zeros elsewhere."""
+def _own_chunks(owned: jax.Array, plan: _Plan, owner: jax.Array) -> list[jax.Array]:
+    """The owner's chunks at their position in each array, and zeros elsewhere."""
     most = max(plan.counts)
     padded = jnp.pad(owned, ((most, most), (0, 0)))
     found = []

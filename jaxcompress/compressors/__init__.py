@@ -1,1 +1,1 @@
-"""One scheme a file. Each ends in one of the ways to travel: `gathered`, `sparse` or `sketched`."""
+"""Compression schemes, one per file; most are built by `gathered`, `sparse` or `linear`."""

@@ -1,1 +1,1 @@
-"""The border with JAX's devices: meshes, placement of state, and the training step."""
+"""Everything that knows JAX's devices: meshes, placement of state, and the training step."""

@@ -1,4 +1,4 @@
-"""Gradients of a batch in parts, one after the other: less memory, and one message for all of them."""
+"""Gradients of a batch in micro-batches: less memory, and one message for the whole batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,14 +9,15 @@ from jax import lax
 
 from jaxcompress._compat import vary
 from jaxcompress.base import AxisName
-from jaxcompress.ops.memories import zeros_like_memory
+from jaxcompress.feedback.memories import zeros_like_memory
 
 
 def accumulated(value_and_grad: Callable, micro_batches: int, axis_name: AxisName) -> Callable:
-    """``(params, extra, batch) -> ((loss, (extra, metrics)), grads)``, as means over `micro_batches` parts of the rows.
+    """`value_and_grad` over a batch, as means over `micro_batches` parts of its rows.
 
-    Gradients are added up in at least float32. Whatever is not floating among the metrics has to be the same for all
-    parts, as for all workers; the last part's stands.
+    It has the form ``(params, extra, batch) -> ((loss, (extra, metrics)), grads)``. Gradients are
+    added in at least float32. Metrics that are not floating must be the same for all parts and all
+    workers; the last part's value is returned.
     """
     if micro_batches == 1:
         return value_and_grad
@@ -30,12 +31,14 @@ def accumulated(value_and_grad: Callable, micro_batches: int, axis_name: AxisNam
             return (own(extra), jax.tree.map(jnp.add, total, grads)), (loss, metrics)
 
         def own(extra):
-            # What is not averaged, as counters and keys, has to stay known as the same on all workers.
+            # Counters and keys are not averaged, so JAX must know them as replicated.
             return jax.tree.map(lambda x: vary(x, axis_name) if _is_floating(x) else x, extra)
 
         first = own(jax.tree.map(jnp.asarray, extra)), vary(zeros_like_memory(params), axis_name)
         (extra, total), (losses, metrics) = lax.scan(one, first, parts)
-        grads = jax.tree.map(lambda grad, param: (grad / micro_batches).astype(param.dtype), total, params)
+        grads = jax.tree.map(
+            lambda grad, param: (grad / micro_batches).astype(param.dtype), total, params
+        )
         return (losses.mean(), (extra, jax.tree.map(_mean, metrics))), grads
 
     return run
@@ -45,8 +48,8 @@ def _parts(x: jax.Array, micro_batches: int) -> jax.Array:
     """(rows, …) to (parts, rows of a part, …)."""
     if x.shape[0] % micro_batches:
         raise ValueError(
-            f"micro_batches cuts each worker's rows into parts of one size; {x.shape[0]} rows do not divide by "
-            f"{micro_batches}."
+            f"micro_batches cuts each worker's rows into parts of one size; {x.shape[0]} rows do"
+            f" not divide by {micro_batches}."
         )
     return x.reshape(micro_batches, x.shape[0] // micro_batches, *x.shape[1:])
 

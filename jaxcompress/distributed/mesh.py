@@ -1,4 +1,4 @@
-"""Which devices are the workers: one process or many, real devices or virtual ones."""
+"""Which devices are the workers: of one process or many, real or virtual."""
 
 import os
 
@@ -7,24 +7,25 @@ import numpy as np
 from jax.sharding import AxisType, Mesh
 
 from jaxcompress._compat import joined_processes
-from jaxcompress.ops.checks import check_integer
+from jaxcompress.ops.argument_checks import check_integer
 
 
 def initialize_processes(
     coordinator: str | None = None, num_processes: int | None = None, process_id: int | None = None
 ) -> int:
-    """Joins this process to the others, before any device is used; collectives go by gloo on CPUs and NCCL on GPUs.
+    """Joins this process to the others, before any device is used.
 
-    With no arguments JAX looks for a cluster (Slurm, Open MPI, Kubernetes, Cloud TPU); where it finds none, the process
-    stays alone.
+    Collectives use gloo on CPUs and NCCL on GPUs. Without arguments JAX looks for a cluster (Slurm,
+    Open MPI, Kubernetes, Cloud TPU). If it finds none, the process stays alone.
 
     Args:
       coordinator: ``"HOST:PORT"`` of process 0.
-      num_processes: How many processes there are.
-      process_id: Which of them this one is, from 0.
+      num_processes: The number of processes.
+      process_id: The index of this process, from 0.
 
     Returns:
-      How many processes there are now; asking JAX would start its devices, and end the time to make virtual ones.
+      The number of processes. (``jax.process_count`` would start the devices, and virtual ones
+      could no longer be made.)
 
     Raises:
       ValueError: if only some of the three are given, or they contradict each other.
@@ -38,26 +39,29 @@ def initialize_processes(
     try:
         jax.distributed.initialize()
     except ValueError as error:
-        # JAX's way to say that it found no cluster; anything else is a real mistake.
+        # JAX found no cluster. Any other message is a real error.
         if "coordinator_address should be defined" not in str(error):
             raise
     return joined_processes()
 
 
 def virtual_cpu_workers(workers: int) -> None:
-    """Makes this process's CPU stand for `workers` devices; call it before anything runs on a device.
+    """Splits this process's CPU into `workers` devices; call it before any device is used.
 
-    Where the environment does not set PJRT_NPROC, XLA also gets four threads a worker. By default it has one: a
-    collective holds its thread until all workers have joined, the next step's holds another, and none is left for the
-    last worker to join with. Seen with jax 0.10.2, four workers, two cores: a deadlock within a thousand steps.
+    Unless the environment sets PJRT_NPROC, XLA also gets four threads per worker. With its default
+    of one per worker it can deadlock: a collective holds its thread until all workers have joined.
+    If the collective of the next step holds another, no thread is left for the last worker. Seen
+    with jax 0.10.2, four workers and two cores within a thousand steps.
 
     Raises:
-      ValueError: if `workers` is no integer of at least 1, or a backend has already started with another number of
-      devices.
+      ValueError: if `workers` is not an integer of at least 1, or a backend has already started
+        with another number of devices.
     """
-    # XLA would abort the process for 0, and take -1 to mean no number at all.
+    # XLA would abort the process for 0, and treat -1 as no number given.
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise ValueError(f"workers is the number of virtual devices, an integer of at least 1; got {workers!r}.")
+        raise ValueError(
+            f"workers is the number of virtual devices, an integer of at least 1; got {workers!r}."
+        )
     os.environ.setdefault("PJRT_NPROC", str(4 * workers))
     try:
         jax.config.update("jax_num_cpu_devices", workers)
@@ -65,48 +69,59 @@ def virtual_cpu_workers(workers: int) -> None:
         started = jax.local_device_count("cpu")
         if started != workers:
             raise ValueError(
-                f"{workers} virtual CPU workers were asked for, but JAX has already started with {started}. "
-                f"Call virtual_cpu_workers before the first array is made, or set JAX_NUM_CPU_DEVICES={workers}."
+                f"{workers} virtual CPU workers were asked for, but JAX has already started with"
+                f" {started}. Call virtual_cpu_workers before the first array is made, or set"
+                f" JAX_NUM_CPU_DEVICES={workers}."
             ) from None
 
 
 def data_mesh(workers: int | None = None, axis_name: str = "data") -> Mesh:
-    """A mesh with one axis, whose devices are the workers: all devices of all processes, in the order of processes.
+    """A mesh of one axis whose devices are the workers: all devices, in the order of processes.
 
     Args:
-      workers: How many devices to use; None takes all. Several processes use all of theirs.
+      workers: The number of devices to use; None takes all. Several processes must use all of
+        theirs.
       axis_name: The name of the axis.
 
     Raises:
-      ValueError: if there are fewer devices than `workers`, or several processes would leave some unused.
+      ValueError: if there are fewer devices than `workers`, or several processes would leave some
+        unused.
     """
     devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
     workers = len(devices) if workers is None else workers
     if not 1 <= workers <= len(devices):
-        more = f"jaxcompress.virtual_cpu_workers({workers}) before the first array, or JAX_NUM_CPU_DEVICES={workers}"
+        more = (
+            f"jaxcompress.virtual_cpu_workers({workers}) before the first array, or"
+            f" JAX_NUM_CPU_DEVICES={workers}"
+        )
         raise ValueError(
-            f"there are {len(devices)} {devices[0].platform} devices, and workers is a number from 1 to that; got "
-            f"{workers}." + (f" On a CPU, {more}, makes more." if workers > 1 else "")
+            f"there are {len(devices)} {devices[0].platform} devices, and workers is a number from"
+            f" 1 to that; got {workers}."
+            + (f" On a CPU, {more}, makes more." if workers > 1 else "")
         )
     if jax.process_count() > 1 and workers != len(devices):
         raise ValueError(
-            f"{jax.process_count()} processes bring {len(devices)} workers together; got workers={workers}."
+            f"{jax.process_count()} processes bring {len(devices)} workers together; got"
+            f" workers={workers}."
         )
     return Mesh(np.array(devices[:workers]), (axis_name,), axis_types=(AxisType.Auto,))
 
 
 def node_mesh(
-    nodes: int | None = None, axis_names: tuple[str, str] = ("node", "gpu"), workers: int | None = None
+    nodes: int | None = None,
+    axis_names: tuple[str, str] = ("node", "gpu"),
+    workers: int | None = None,
 ) -> Mesh:
-    """A mesh of two axes for `hierarchical`: between nodes, where the network is slow, and inside them.
+    """A mesh of two axes for `hierarchical`: the slow one between nodes, the fast one inside them.
 
     Args:
-      nodes: How many nodes the devices of all processes make, in their order; None takes each process for a node.
-      axis_names: Of the slow axis and of the fast one.
-      workers: How many devices to use, as for `data_mesh`.
+      nodes: The number of nodes into which all devices are divided, in order; None makes each
+        process a node.
+      axis_names: The names of the slow axis and the fast one.
+      workers: The number of devices to use, as for `data_mesh`.
 
     Raises:
-      ValueError: if the workers do not divide evenly among the nodes, and where `data_mesh` raises it.
+      ValueError: if the workers do not divide evenly among the nodes, or as `data_mesh`.
     """
     devices = data_mesh(workers).devices
     nodes = jax.process_count() if nodes is None else nodes
@@ -114,20 +129,27 @@ def node_mesh(
     if devices.size % nodes:
         fitting = [str(count) for count in range(1, devices.size + 1) if devices.size % count == 0]
         raise ValueError(
-            f"every node has the same number of workers, and nodes={nodes} does not divide {devices.size} workers; "
-            f"of these there can be {', '.join(fitting)} nodes."
+            f"every node has the same number of workers, and nodes={nodes} does not divide"
+            f" {devices.size} workers; of these there can be {', '.join(fitting)} nodes."
         )
     return Mesh(devices.reshape(nodes, -1), axis_names, axis_types=(AxisType.Auto, AxisType.Auto))
 
 
-def _check_processes(coordinator: str | None, num_processes: int | None, process_id: int | None) -> None:
+def _check_processes(
+    coordinator: str | None, num_processes: int | None, process_id: int | None
+) -> None:
     if num_processes is None or process_id is None or coordinator is None:
         raise ValueError(
-            "coordinator, num_processes and process_id go together, as in 10.0.0.1:1234, 2 and 0; "
-            f"got coordinator={coordinator}, num_processes={num_processes}, process_id={process_id}."
+            "coordinator, num_processes and process_id go together, as in 10.0.0.1:1234, 2 and 0;"
+            f" got coordinator={coordinator}, num_processes={num_processes},"
+            f" process_id={process_id}."
         )
     if num_processes < 1 or not 0 <= process_id < num_processes:
-        raise ValueError(f"process_id counts from 0 to num_processes - 1; got {process_id} of {num_processes}.")
+        raise ValueError(
+            f"process_id counts from 0 to num_processes - 1; got {process_id} of {num_processes}."
+        )
     host, _, port = coordinator.rpartition(":")
     if not host or not port.isdigit():
-        raise ValueError(f"coordinator is HOST:PORT of process 0, as in 10.0.0.1:1234; got {coordinator!r}.")
+        raise ValueError(
+            f"coordinator is HOST:PORT of process 0, as in 10.0.0.1:1234; got {coordinator!r}."
+        )

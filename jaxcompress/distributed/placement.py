@@ -1,4 +1,4 @@
-"""Where arrays live: replicated parameters, split batches, and state of one worker as a row of all workers' state."""
+"""Where arrays live: replicated parameters, sharded batches, and one row of state per worker."""
 
 import math
 from collections.abc import Callable
@@ -12,41 +12,47 @@ from jax.sharding import AbstractMesh
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress.base import AxisName, PerWorker
+from jaxcompress.distributed.momentum_check import check_one_momentum
+from jaxcompress.distributed.offload import check_memory_kind, to_device
 from jaxcompress.distributed.virtual import AnyMesh, sharding
-from jaxcompress.feedback.momentum_correction import check_one_momentum
-from jaxcompress.ops.checks import check_integer
-from jaxcompress.ops.offload import check_memory_kind, fetched
-from jaxcompress.ops.storage import is_stored8, read, to_nearest
+from jaxcompress.feedback.state_quantization import is_int8_array, read, store_to_nearest
+from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import path_text
 
 
 def replicate(tree: Any, mesh: AnyMesh) -> Any:
-    """A copy of `tree`, the same in every process, on every device of `mesh`; safe to donate."""
+    """A copy of `tree` on every device of `mesh`, the same in every process; safe to donate."""
     everywhere = sharding(mesh, P())
-    # Through NumPy, which belongs to no device: with several processes an array of one device could not go elsewhere.
+    # By way of NumPy: with several processes, an array on one device cannot be moved to others.
     on_host = jax.tree.map(_to_host, tree)
     placed = jax.jit(lambda host: jax.tree.map(jnp.copy, host), out_shardings=everywhere)(on_host)
     return jax.tree.map(_like, placed, tree)
 
 
 def shard_batch(batch: Any, mesh: AnyMesh, axis_name: AxisName = "data") -> Any:
-    """Splits a batch over the workers: this process's rows in, arrays of all processes' rows out.
+    """Splits a batch over the workers: from this process's rows to arrays of all processes' rows.
 
     Raises:
-      ValueError: if the rows do not divide evenly among this process's workers, or an array has no rows.
+      ValueError: if the rows do not divide evenly among this process's workers, or an array has no
+        rows.
     """
     local_workers = _workers(mesh.local_mesh, axis_name)
 
     def place(x):
         x = np.asarray(x)
         if x.ndim == 0:
-            raise ValueError(f"a batch is made of arrays whose first axis counts rows; got the scalar {x}.")
+            raise ValueError(
+                f"a batch is made of arrays whose first axis counts rows; got the scalar {x}."
+            )
         if not x.shape[0]:
-            raise ValueError(f"a batch has at least one row for every worker; got an array of shape {x.shape}.")
+            raise ValueError(
+                f"a batch has at least one row for every worker; got an array of shape {x.shape}."
+            )
         if x.shape[0] % local_workers:
             raise ValueError(
-                f"a batch of {x.shape[0]} rows does not divide by {local_workers} workers of this process; every "
-                f"worker gets the same number of rows, or the average over workers would not be that over rows."
+                f"a batch of {x.shape[0]} rows does not divide by {local_workers} workers of this"
+                " process; every worker gets the same number of rows, or the average over workers"
+                " would not be that over rows."
             )
         return jax.make_array_from_process_local_data(sharding(mesh, P(axis_name)), x)
 
@@ -60,25 +66,30 @@ def init_state(
     axis_name: AxisName = "data",
     memory_kind: str | None = None,
 ) -> Any:
-    """The optimizer's first state, placed: `PerWorker` parts (workers, …) split over the axis, all else replicated.
+    """The optimizer's initial state on the mesh: `PerWorker` parts sharded, others replicated.
 
     Args:
       optimizer: An Optax chain with `compress` in it.
       params: The parameters.
       mesh: From `data_mesh`, or a `VirtualMesh`.
       axis_name: The axis of the workers.
-      memory_kind: Where `PerWorker` parts, such as error memories, are kept between steps: ``"pinned_host"`` frees the
-        device of a copy of the gradients, where the backend has such a memory; `make_train_step` fetches and returns
-        them, over the bus, in every step. None keeps them on the device.
+      memory_kind: Where `PerWorker` parts, such as error memories, are kept between steps.
+        ``"pinned_host"`` saves the device one copy of the gradients, if the backend has such a
+        memory; `make_train_step` then moves them over the bus in every step. None keeps them on the
+        device.
+
+    Returns:
+      The state, with `PerWorker` parts of ``(workers, …)``.
 
     Raises:
-      ValueError: if the mesh has no such axis, no devices, or none with such a memory, or if momentum stands after
-        `compress` with `momentum_correction`.
+      ValueError: if the mesh has no such axis, no devices, or no such memory, or if a momentum
+        follows `compress` with `momentum_correction`.
     """
     if isinstance(mesh, AbstractMesh):
         raise ValueError(
-            "an AbstractMesh has no devices to place a state on. To count what a step on it moves, shapes will do: "
-            "jax.eval_shape(lambda params: init_state(optimizer, params, VirtualMesh(workers)), params)."
+            "an AbstractMesh has no devices to place a state on. To count what a step on it moves,"
+            " shapes will do: jax.eval_shape(lambda params: init_state(optimizer, params,"
+            " VirtualMesh(workers)), params)."
         )
     check_memory_kind(memory_kind, mesh.local_devices)
     workers = _workers(mesh, axis_name)
@@ -86,19 +97,23 @@ def init_state(
     check_one_momentum(shapes)
     own = sharding(mesh, P(axis_name), memory_kind)
     shardings = jax.tree.map(
-        lambda node: jax.tree.map(lambda _: own, node) if _is_per_worker(node) else sharding(mesh, P()),
+        lambda node: (
+            jax.tree.map(lambda _: own, node) if _is_per_worker(node) else sharding(mesh, P())
+        ),
         shapes,
         is_leaf=_is_per_worker,
     )
 
     def init(params):
-        return _map_per_worker(lambda x: jnp.broadcast_to(x, (workers, *x.shape)), optimizer.init(params))
+        return _map_per_worker(
+            lambda x: jnp.broadcast_to(x, (workers, *x.shape)), optimizer.init(params)
+        )
 
     return jax.jit(init, out_shardings=shardings)(params)
 
 
 def state_specs(state: Any, axis_name: AxisName = "data") -> Any:
-    """The `PartitionSpec` of every array of `state`: over the axis for `PerWorker` parts, replicated for all others."""
+    """The `PartitionSpec` of every array of `state`: sharded if `PerWorker`, else replicated."""
 
     def specs(node):
         return jax.tree.map(lambda _: P(axis_name), node) if _is_per_worker(node) else P()
@@ -106,43 +121,47 @@ def state_specs(state: Any, axis_name: AxisName = "data") -> Any:
     return jax.tree.map(specs, state, is_leaf=_is_per_worker)
 
 
-def own_part(state: Any) -> Any:
-    """Inside a step: one worker's state from its block of all workers' state, (1, …) to (…), before the update."""
+def squeeze_worker_axis(state: Any) -> Any:
+    """Inside a step, before the update: `PerWorker` parts from one worker's (1, …) to (…)."""
     return _map_per_worker(lambda x: x[0], state)
 
 
-def as_block(state: Any) -> Any:
-    """Inside a step: the inverse of `own_part`, (…) to (1, …), after the update."""
+def expand_worker_axis(state: Any) -> Any:
+    """Inside a step, after the update: the inverse of `squeeze_worker_axis`, from (…) to (1, …)."""
     return _map_per_worker(lambda x: x[None], state)
 
 
-def check_rows(state: Any, mesh: AnyMesh | AbstractMesh, axis_name: AxisName) -> None:
+def check_worker_axis(state: Any, mesh: AnyMesh | AbstractMesh, axis_name: AxisName) -> None:
     """ValueError unless every `PerWorker` part of `state` has one row for each worker of `mesh`."""
     workers = _workers(mesh, axis_name)
     for path, node in jax.tree_util.tree_leaves_with_path(state, is_leaf=_is_per_worker):
         rows = {x.shape[:1] for x in jax.tree.leaves(node)} if _is_per_worker(node) else set()
         if rows - {(workers,)}:
             raise ValueError(
-                f"the optimizer's state at {path_text(path)!r} belongs to each worker, so its arrays have a first axis "
-                f"of the {workers} workers along {axis_name!r}; got {sorted(rows)}. jaxcompress.init_state(optimizer, "
-                f"params, mesh, {axis_name!r}) makes such a state, for the axes that the step is told too; "
-                f"reshard_workers changes the number of workers of one."
+                f"the optimizer's state at {path_text(path)!r} belongs to each worker, so its"
+                f" arrays have a first axis of the {workers} workers along {axis_name!r}; got"
+                f" {sorted(rows)}. jaxcompress.init_state(optimizer, params, mesh, {axis_name!r})"
+                " makes such a state, for the axes that the step is told too; reshard_workers"
+                " changes the number of workers of one."
             )
 
 
 def reshard_workers(state: Any, workers: int) -> Any:
-    """State for another number of workers: the mean of every memory stays what it was, so nothing is lost.
+    """State for another number of workers; the mean of every memory stays the same.
 
-    Worker i of the new ones takes the old ones' memories in proportion to how much their shares overlap, where worker i
-    of W holds the share ``[i/W, (i+1)/W]``: halving the workers averages pairs, doubling them copies each.
+    Worker i of W has the share ``[i/W, (i+1)/W]``. Each new worker takes the old memories in
+    proportion to the overlap of their shares. Halving the workers averages pairs; doubling them
+    copies each.
 
     Args:
-      state: An optimizer's state outside a step; `PerWorker` parts are (old workers, …), and floating, or stored in 8
-        bits: then the mean is kept up to rounding to the nearest level.
-      workers: The new number, at least 1.
+      state: An optimizer's state outside a step. `PerWorker` parts are (old workers, …), and
+        floating or stored in 8 bits. In 8 bits the mean is kept up to rounding to the nearest
+        level.
+      workers: The new number of workers, at least 1.
 
     Returns:
-      The same tree with `PerWorker` parts of (workers, …), on the default device; place it on its mesh afterwards.
+      The same tree with `PerWorker` parts of (workers, …), on the default device; place it on its
+      mesh afterwards.
 
     Raises:
       ValueError: if `workers` is below 1, or a `PerWorker` part is not floating.
@@ -150,40 +169,45 @@ def reshard_workers(state: Any, workers: int) -> Any:
     check_integer("workers", workers, 1, "the new number of workers")
 
     def reshard(x):
-        if is_stored8(x):
-            return jax.vmap(to_nearest)(reshard(read(x)))
+        if is_int8_array(x):
+            return jax.vmap(store_to_nearest)(reshard(read(x)))
         if not jnp.issubdtype(x.dtype, jnp.floating):
             raise ValueError(
-                f"only floating state has a mean to keep; a PerWorker part of {x.dtype} cannot be resharded."
+                f"only floating state has a mean to keep; a PerWorker part of {x.dtype} cannot be"
+                " resharded."
             )
         shares = jnp.asarray(_overlap(x.shape[0], workers), jnp.promote_types(x.dtype, jnp.float32))
         return jnp.tensordot(shares, x, axes=1, precision=jax.lax.Precision.HIGHEST).astype(x.dtype)
 
     return jax.tree.map(
-        lambda node: jax.tree.map(reshard, node, is_leaf=is_stored8) if _is_per_worker(node) else node,
-        fetched(state),
+        lambda node: (
+            jax.tree.map(reshard, node, is_leaf=is_int8_array) if _is_per_worker(node) else node
+        ),
+        to_device(state),
         is_leaf=_is_per_worker,
     )
 
 
 def _workers(mesh: AnyMesh | AbstractMesh, axis_name: AxisName) -> int:
-    """How many workers `mesh` has along `axis_name`; it may have other axes."""
+    """The number of workers along `axis_name`; `mesh` may have other axes."""
     names = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
     unknown = [name for name in names if name not in mesh.shape]
     if unknown:
         raise ValueError(
-            f"the mesh has the axes {tuple(mesh.shape)}, and no {unknown[0]!r}; give axis_name one of them."
+            f"the mesh has the axes {tuple(mesh.shape)}, and no {unknown[0]!r}; give axis_name one"
+            " of them."
         )
     if (ordered := tuple(name for name in mesh.shape if name in names)) != names:
         raise ValueError(
-            f"axis_name names axes in the order of the mesh, the slow one first, each once; got {names} for a mesh "
-            f"with the axes {tuple(mesh.shape)}. Write {ordered}, in compress and in the other calls alike."
+            "axis_name names axes in the order of the mesh, the slow one first, each once; got"
+            f" {names} for a mesh with the axes {tuple(mesh.shape)}. Write {ordered}, in compress"
+            " and in the other calls alike."
         )
     return math.prod(mesh.shape[name] for name in names)
 
 
 def _overlap(old: int, new: int) -> np.ndarray:
-    """(new, old) matrix: how much of each new worker's share lies in each old worker's; rows add up to 1."""
+    """(new, old) matrix: overlap of each new share with each old one; rows add up to 1."""
     start = np.maximum.outer(np.arange(new) / new, np.arange(old) / old)
     end = np.minimum.outer((np.arange(new) + 1) / new, (np.arange(old) + 1) / old)
     return np.maximum(end - start, 0) * new
@@ -192,7 +216,9 @@ def _overlap(old: int, new: int) -> np.ndarray:
 def _map_per_worker(function: Callable, state: Any) -> Any:
     """Applies `function` to the arrays of `PerWorker` parts only."""
     return jax.tree.map(
-        lambda node: jax.tree.map(function, node) if _is_per_worker(node) else node, state, is_leaf=_is_per_worker
+        lambda node: jax.tree.map(function, node) if _is_per_worker(node) else node,
+        state,
+        is_leaf=_is_per_worker,
     )
 
 
@@ -209,4 +235,8 @@ def _to_host(x: Any) -> np.ndarray:
 
 
 def _like(placed: jax.Array, original: Any) -> jax.Array:
-    return jax.random.wrap_key_data(placed, impl=jax.random.key_impl(original)) if _is_key(original) else placed
+    return (
+        jax.random.wrap_key_data(placed, impl=jax.random.key_impl(original))
+        if _is_key(original)
+        else placed
+    )

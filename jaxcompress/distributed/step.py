@@ -1,5 +1,6 @@
-"""The training step: local gradients, the optimizer, and what must stay the same on all workers."""
+"""The training step: local gradients, the optimizer, and the check that replicas stay equal."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,41 +11,50 @@ from jax.sharding import AbstractMesh
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress._compat import may_differ, vary
+from jaxcompress.apply_if_all_finite import check_around_whole_chain, chosen, skipped_steps
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.distributed.accumulation import accumulated
-from jaxcompress.distributed.placement import as_block, check_rows, own_part, state_specs
+from jaxcompress.distributed.offload import to_device, to_host
+from jaxcompress.distributed.placement import (
+    check_worker_axis,
+    expand_worker_axis,
+    squeeze_worker_axis,
+    state_specs,
+)
 from jaxcompress.distributed.virtual import AnyMesh, over_workers
-from jaxcompress.ops.checks import check_integer
-from jaxcompress.ops.offload import fetched, returned
-from jaxcompress.ops.trees import join, only, path_text
-from jaxcompress.transaction import check_transaction, chosen, skipped_steps
+from jaxcompress.ops.argument_checks import check_integer
+from jaxcompress.ops.trees import mask, merge_masked, path_text
 
-# What the step itself tells among the metrics.
+# Metrics that the step adds itself.
 RESERVED = {"loss", "applied"}
 
 ADVICE = (
-    "everything that decides or remembers must be the same on all workers, so it stands after compress in the chain: "
-    "momentum after it, not around or before it; transaction around the whole chain instead of optax.apply_if_finite; "
-    "micro_batches of make_train_step instead of optax.MultiSteps; partition instead of optax.masked; and compress "
-    "itself, if the chain has none."
+    "what decides or keeps a state must be the same on all workers, so it stands after compress in"
+    " the chain: momentum after it, not around or before it; optax.set_to_zero of frozen parameters"
+    " after it; apply_if_all_finite around the whole chain instead of optax.apply_if_finite;"
+    " micro_batches of make_train_step instead of optax.MultiSteps; partition instead of"
+    " optax.masked; and compress itself, if the chain has none."
 )
 
 
-def local_value_and_grad(loss_fn: Callable, axis_name: AxisName = "data", has_aux: bool = False) -> Callable:
-    """``jax.value_and_grad`` that gives this worker's own gradient inside ``shard_map``.
+def local_value_and_grad(
+    loss_fn: Callable, axis_name: AxisName = "data", has_aux: bool = False
+) -> Callable:
+    """``jax.value_and_grad`` that returns this worker's own gradient inside ``shard_map``.
 
-    The gradient of replicated parameters would come out summed over all workers, and nothing would be left to compress.
+    Without it, the gradient of replicated parameters is already summed over all workers, and
+    nothing is left to compress.
 
     Args:
-      loss_fn: ``(params, *args) -> loss``, the mean over the worker's own batch, or over all of them, which gives the
-        same average; with `has_aux`, ``(loss, aux)``.
+      loss_fn: ``(params, *args) -> loss``, or ``(loss, aux)`` with `has_aux`. The loss is the mean
+        over the worker's own batch, or over all batches, which gives the same average.
       axis_name: The axis of the workers.
       has_aux: As for ``jax.value_and_grad``.
     """
 
     def own_loss(*args):
-        # A loss that is averaged already would be everyone's, and its gradient a share of it only.
+        # A loss averaged over workers is replicated, and its gradient would be 1/W of ours.
         found = loss_fn(*args)
         return (vary(found[0], axis_name), *found[1:]) if has_aux else vary(found, axis_name)
 
@@ -61,64 +71,106 @@ def make_train_step(
     axis_name: AxisName = "data",
     micro_batches: int = 1,
 ) -> Callable:
-    """A jitted data-parallel step over the workers of `mesh`, compiled end to end; params, state and extra are donated.
+    """A jitted data-parallel step over the workers of `mesh`; it donates params, state and extra.
 
-    With a `transaction` around `optimizer` the loss is multiplied by its scale, a step that it skips leaves `extra` as
-    it was too, and the metrics tell under ``"applied"`` whether it was taken, 1 or 0.
+    With `apply_if_all_finite` around `optimizer`, the loss is multiplied by its scale. A skipped
+    step leaves `extra` unchanged too, and the metric ``"applied"`` is 1 if the step was taken, else
+    0.
 
     Args:
-      loss_fn: ``(params, extra, batch) -> (loss, (extra, metrics))`` for a worker's own rows. `extra` is whatever
-        changes without a gradient, such as BatchNorm's running statistics; ``{}`` if nothing does. `metrics` is a dict
-        of scalars.
+      loss_fn: ``(params, extra, batch) -> (loss, (extra, metrics))`` for a worker's own rows.
+        `extra` is whatever changes without a gradient, such as BatchNorm's running statistics;
+        ``{}`` if nothing does. `metrics` is a dict of scalars.
       optimizer: An Optax chain with `compress` in it, or any other that averages over `axis_name`.
-      mesh: From `data_mesh`, or a `VirtualMesh` of workers that share one device; an `AbstractMesh` gives a step that
-        can be traced and counted, and not run.
+      mesh: From `data_mesh`, or a `VirtualMesh` of workers that share one device. An `AbstractMesh`
+        gives a step that can be traced and counted, but not run.
       axis_name: The axis of the workers.
-      micro_batches: Into how many parts, one after the other, each worker cuts its rows: their gradients are averaged
-        in at least float32 before the optimizer sees them, so that a large batch fits into memory, and is sent once.
-        `extra` passes from part to part; metrics and loss are means over the parts.
+      micro_batches: The number of parts of each worker's rows, processed one after the other.
+        Gradients are averaged in at least float32 before the optimizer sees them. So a large batch
+        fits into memory and is sent once. `extra` passes from part to part; metrics and loss are
+        means over the parts.
 
     Returns:
-      ``step(params, opt_state, extra, batch) -> (params, opt_state, extra, metrics)``, a jitted function. Parameters
-      and `extra` are replicated, `opt_state` comes from `init_state`, `batch` from `shard_batch`. Floating arrays of
-      `extra`, the metrics, and the loss (as ``metrics["loss"]``) are averaged over the workers.
+      ``step(params, opt_state, extra, batch) -> (params, opt_state, extra, metrics)``, a jitted
+      function. Parameters and `extra` are replicated, `opt_state` comes from `init_state`, `batch`
+      from `shard_batch`. Floating arrays of `extra`, the metrics, and the loss (as
+      ``metrics["loss"]``) are averaged over the workers.
 
     Raises:
-      ValueError: if `micro_batches` is below 1; while tracing, if a worker's rows do not divide by it, if updates,
-        optimizer state, or what is not floating in `extra` and the metrics would differ between workers, with the
-        place, if a metric is named ``"loss"`` or ``"applied"``, or if a `transaction` is not around the whole chain.
+      ValueError: if `micro_batches` is below 1, or `loss_fn` does not take three arguments. While
+        tracing: if a parameter is an integer, if a worker's rows do not divide by `micro_batches`,
+        if a metric is named ``"loss"`` or ``"applied"``, or if `apply_if_all_finite` is not around
+        the whole chain. Also if updates, optimizer state, or what is not floating in `extra`
+        and the metrics would differ between workers; the message names the array.
     """
     check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
+    _check_takes_three(loss_fn)
 
     def local_step(params, opt_state, extra, batch):
         scale = skipped_steps(opt_state).get("loss_scale")
-        value_and_grad = local_value_and_grad(_scaled(_checked(loss_fn), scale), axis_name, has_aux=True)
+        value_and_grad = local_value_and_grad(
+            _scaled(_checked(loss_fn), scale), axis_name, has_aux=True
+        )
         value_and_grad = accumulated(value_and_grad, micro_batches, axis_name)
         (_, (new_extra, metrics)), grads = value_and_grad(params, extra, batch)
-        updates, opt_state = _update(optimizer, grads, own_part(opt_state), params)
+        updates, opt_state = _update(optimizer, grads, squeeze_worker_axis(opt_state), params)
         _check_replicated(updates, "updates", axis_name)
         _check_replicated(opt_state, "optimizer state", axis_name)
         new_extra, metrics = _average((new_extra, metrics), axis_name)
         if (applied := skipped_steps(opt_state).get("applied")) is not None:
             new_extra = chosen(applied, new_extra, extra)
             metrics["applied"] = applied.astype(jnp.float32)
-        return optax.apply_updates(params, updates), as_block(opt_state), new_extra, metrics
+        return (
+            optax.apply_updates(params, updates),
+            expand_worker_axis(opt_state),
+            new_extra,
+            metrics,
+        )
 
     def step(params, opt_state, extra, batch):
-        check_rows(opt_state, mesh, axis_name)
-        check_transaction(opt_state)
-        kept, opt_state = opt_state, fetched(opt_state)
+        check_worker_axis(opt_state, mesh, axis_name)
+        check_around_whole_chain(opt_state)
+        _check_differentiable(params)
+        kept, opt_state = opt_state, to_device(opt_state)
         specs = state_specs(opt_state, axis_name)
         in_specs, out_specs = (P(), specs, P(), P(axis_name)), (P(), specs, P(), P())
         sharded = over_workers(local_step, mesh, in_specs, out_specs)
         params, opt_state, extra, metrics = sharded(params, opt_state, extra, batch)
-        return params, returned(opt_state, kept), extra, metrics
+        return params, to_host(opt_state, kept), extra, metrics
 
     return jax.jit(step, donate_argnums=(0, 1, 2))
 
 
+LOSS_FUNCTION = (
+    "make_train_step takes a loss function (params, extra, batch) -> (loss, (extra, metrics)),"
+    " where extra and metrics may be {}"
+)
+
+
+def _check_takes_three(loss_fn: Callable) -> None:
+    """ValueError if `loss_fn` cannot be called with three arguments."""
+    try:
+        signature = inspect.signature(loss_fn)
+    except ValueError:
+        return  # some callables have no signature
+    try:
+        signature.bind(None, None, None)
+    except TypeError as error:
+        raise ValueError(f"{LOSS_FUNCTION}; this one takes {signature}.") from error
+
+
+def _check_differentiable(params: Any) -> None:
+    """ValueError if a parameter is not a floating or complex array."""
+    for path, x in jax.tree_util.tree_leaves_with_path(params):
+        if not jnp.issubdtype(dtype := jnp.result_type(x), jnp.inexact):
+            raise ValueError(
+                f"params at {path_text(path)!r} is {dtype}, and the step differentiates all of"
+                " params. Pass what has no gradient in extra."
+            )
+
+
 def _checked(loss_fn: Callable) -> Callable:
-    """`loss_fn`, with a ValueError where it gives something of another form."""
+    """`loss_fn`, with a ValueError if it returns another structure."""
 
     def checked(*args):
         found = loss_fn(*args)
@@ -127,27 +179,32 @@ def _checked(loss_fn: Callable) -> Callable:
                 return found
             case (_, (_, Mapping() as metrics)):
                 taken = sorted(RESERVED & metrics.keys())[0]
-                raise ValueError(f"the loss function gives a metric {taken!r}, which is the step's own; rename it.")
-        raise ValueError(
-            f"make_train_step takes a loss function (params, extra, batch) -> (loss, (extra, metrics)), where extra "
-            f"and metrics may be {{}}; this one gave {jax.tree.structure(found)}."
-        )
+                raise ValueError(
+                    f"the loss function gives a metric {taken!r}, which is the step's own;"
+                    " rename it."
+                )
+        raise ValueError(f"{LOSS_FUNCTION}; this one gave {jax.tree.structure(found)}.")
 
     return checked
 
 
 def _scaled(loss_fn: Callable, scale: jax.Array | None) -> Callable:
-    """The loss times `scale`, to be differentiated; the loss itself is among the metrics."""
+    """The loss times `scale`, to be differentiated; the unscaled loss is a metric."""
 
     def scaled(*args):
         loss, (extra, metrics) = loss_fn(*args)
-        return loss if scale is None else loss * scale.astype(loss.dtype), (extra, {"loss": loss, **metrics})
+        return loss if scale is None else loss * scale.astype(loss.dtype), (
+            extra,
+            {"loss": loss, **metrics},
+        )
 
     return scaled
 
 
-def _update(optimizer: optax.GradientTransformation, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
-    """The optimizer's update; JAX's own complaint about mixed replicas gets the advice as a note."""
+def _update(
+    optimizer: optax.GradientTransformation, grads: Any, state: Any, params: Any
+) -> tuple[Any, Any]:
+    """The optimizer's update; adds advice as a note to JAX's error about values that vary."""
     try:
         return optimizer.update(grads, state, params)
     except TypeError as error:
@@ -157,21 +214,29 @@ def _update(optimizer: optax.GradientTransformation, grads: Any, state: Any, par
 
 def _check_replicated(tree: Any, what: str, axis_name: AxisName) -> None:
     """ValueError if anything but `PerWorker` state may differ between workers."""
-    nodes = jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda node: isinstance(node, PerWorker))
+    nodes = jax.tree_util.tree_leaves_with_path(
+        tree, is_leaf=lambda node: isinstance(node, PerWorker)
+    )
     for path, node in nodes:
         if not isinstance(node, PerWorker) and may_differ(node, axis_name):
-            raise ValueError(f"{what} at {path_text(path)!r} would differ between workers after this step: {ADVICE}")
+            raise ValueError(
+                f"{what} at {path_text(path)!r} would differ between workers after this step:"
+                f" {ADVICE}"
+            )
 
 
 def _average(tree: Any, axis_name: AxisName) -> Any:
-    """The mean over workers of the floating arrays; the others have to be the same already."""
+    """The mean over workers of the floating arrays; the others must be replicated already."""
     tree = jax.tree.map(jnp.asarray, tree)
     floating = jax.tree.map(lambda x: jnp.issubdtype(x.dtype, jnp.floating), tree)
-    for path, x in jax.tree_util.tree_leaves_with_path(only(tree, jax.tree.map(lambda one: not one, floating))):
+    for path, x in jax.tree_util.tree_leaves_with_path(
+        mask(tree, jax.tree.map(lambda one: not one, floating))
+    ):
         if may_differ(x, axis_name):
             what, name = ("extra", "metrics")[path[0].idx], path_text(path[1:])
             raise ValueError(
-                f"{what} at {name!r} is {x.dtype} and differs between workers; only floating arrays are averaged over "
-                f"them. Make it floating, as in correct.mean(), or the same on all workers."
+                f"{what} at {name!r} is {x.dtype} and differs between workers; only floating arrays"
+                " are averaged over them. Make it floating, as in correct.mean(), or the same on"
+                " all workers."
             )
-    return join(tree, fused_mean(only(tree, floating), axis_name), tree)
+    return merge_masked(tree, fused_mean(mask(tree, floating), axis_name), tree)

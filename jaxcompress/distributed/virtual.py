@@ -1,4 +1,4 @@
-"""Many workers on one device: `jax.vmap` in place of `jax.shard_map`, for the same steps, states and batches."""
+"""Many workers on one device: `jax.vmap` in place of `jax.shard_map`, for the same steps."""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,25 +10,27 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress._compat import joined_processes
-from jaxcompress.ops.checks import check_integer
+from jaxcompress.ops.argument_checks import check_integer
 
 
 @dataclasses.dataclass(frozen=True)
 class VirtualMesh:
-    """`workers` workers that share this process's first device, where there are fewer devices than workers.
+    """A mesh of `workers` workers that share this process's first device.
 
-    It stands for a mesh in `make_train_step`, `init_state`, `replicate` and `shard_batch`. Every worker has its own
-    rows of the batch and its own memories, and compresses and averages as it would on a device of its own: the numbers
-    are those of as many devices, to the rounding of sums, and nothing is sent. So accuracy can be measured like this,
-    and time cannot. What so many devices would send: `traffic_of_jaxpr` of the step that `make_train_step` builds for
-    ``mesh.abstract``. A CPU has `virtual_cpu_workers` instead, with real collectives between them.
+    It replaces a mesh in `make_train_step`, `init_state`, `replicate` and `shard_batch`. Every
+    worker has its own rows of the batch and its own memories, and compresses and averages as on its
+    own device. The numbers equal those of as many devices, up to the rounding of sums, and nothing
+    is sent. So it can measure accuracy, but not time. To count what so many devices would send, use
+    `traffic_of_jaxpr` on the step that `make_train_step` builds for ``mesh.abstract``. On a CPU,
+    `virtual_cpu_workers` gives devices with real collectives instead.
 
     Args:
-      workers: How many, at least 1.
+      workers: The number of workers, at least 1.
       axis_name: The name of their axis.
 
     Raises:
-      ValueError: if `workers` is no integer of at least 1, `axis_name` no text, or this process has joined others.
+      ValueError: if `workers` is not an integer of at least 1, `axis_name` is not a string, or this
+        process has joined others.
 
     Example:
       >>> mesh = VirtualMesh(8)
@@ -42,36 +44,39 @@ class VirtualMesh:
     def __post_init__(self) -> None:
         check_integer("workers", self.workers, 1, "the number of workers that share one device")
         if not isinstance(self.axis_name, str) or not self.axis_name:
-            raise ValueError(f"axis_name is the name of the one axis of the workers, a text; got {self.axis_name!r}.")
+            raise ValueError(
+                "axis_name is the name of the one axis of the workers, a text; got"
+                f" {self.axis_name!r}."
+            )
         if (processes := joined_processes()) > 1:
             raise ValueError(
-                f"virtual workers share one device of one process, and {processes} processes are joined here; use "
-                f"data_mesh, whose workers are the devices of all processes."
+                f"virtual workers share one device of one process, and {processes} processes are"
+                " joined here; use data_mesh, whose workers are the devices of all processes."
             )
 
     @property
     def size(self) -> int:
-        """How many workers there are."""
+        """The number of workers."""
         return self.workers
 
     @property
     def axis_names(self) -> tuple[str]:
-        """The one axis, as a mesh tells it."""
+        """The one axis, as in a mesh."""
         return (self.axis_name,)
 
     @property
     def shape(self) -> dict[str, int]:
-        """The workers along the axis, as a mesh tells them."""
+        """The number of workers along the axis, as in a mesh."""
         return {self.axis_name: self.workers}
 
     @property
     def abstract(self) -> AbstractMesh:
-        """A mesh of as many devices that do not exist: to trace a step for, and count what it would send."""
+        """A mesh of that many devices without hardware, to trace a step and count its traffic."""
         return AbstractMesh((self.workers,), (self.axis_name,), axis_types=(AxisType.Auto,))
 
     @property
     def local_mesh(self) -> "VirtualMesh":
-        """All of it is in this process."""
+        """The mesh itself, since all workers are in this process."""
         return self
 
     @property
@@ -84,40 +89,52 @@ AnyMesh = Mesh | VirtualMesh
 
 
 def sharding(mesh: AnyMesh, spec: P, memory_kind: str | None = None) -> NamedSharding:
-    """Where an array is that is split over `mesh` as `spec` says: of virtual workers, whole on their device."""
+    """The sharding of an array split over `mesh` as `spec` says; whole for virtual workers."""
     if isinstance(mesh, VirtualMesh):
-        mesh, spec = Mesh(np.array(mesh.local_devices), ("device",), axis_types=(AxisType.Auto,)), P()
+        mesh, spec = (
+            Mesh(np.array(mesh.local_devices), ("device",), axis_types=(AxisType.Auto,)),
+            P(),
+        )
     return NamedSharding(mesh, spec, memory_kind=memory_kind)
 
 
-def over_workers(function: Callable, mesh: AnyMesh | AbstractMesh, in_specs: tuple, out_specs: tuple) -> Callable:
-    """``jax.shard_map`` over the devices of `mesh`, or the same over virtual workers.
+def over_workers(
+    function: Callable, mesh: AnyMesh | AbstractMesh, in_specs: tuple, out_specs: tuple
+) -> Callable:
+    """``jax.shard_map`` over the devices of `mesh`, or its equivalent over virtual workers.
 
     Args:
       function: What one worker does with its part of the arguments.
       mesh: The workers, along one axis if they are virtual.
-      in_specs: Of each argument, a `PartitionSpec` or a tree of them: split along the first axis, or replicated.
-      out_specs: The same of each result.
+      in_specs: For each argument a `PartitionSpec`, or a tree of them: split along the first axis,
+        or replicated.
+      out_specs: The same for each result.
     """
     if not isinstance(mesh, VirtualMesh):
         return jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=out_specs)
     on_devices = jax.shard_map(function, mesh=mesh.abstract, in_specs=in_specs, out_specs=out_specs)
 
     def vmapped(*args):
-        # `vmap` keeps no account of what may differ between workers, and row 0 would be taken for all. Tracing the same
-        # for devices finds what is wrong with it there.
+        # `vmap` does not check what may differ between workers, and row 0 is returned for all.
+        # Tracing the same function with `shard_map` makes these checks.
         jax.eval_shape(on_devices, *args)
-        in_axes = jax.tree.map(lambda spec: 0 if _is_split(spec) else None, in_specs, is_leaf=_is_spec)
+        in_axes = jax.tree.map(
+            lambda spec: 0 if _is_split(spec) else None, in_specs, is_leaf=_is_spec
+        )
         by_worker = jax.vmap(function, in_axes, axis_name=mesh.axis_name, axis_size=mesh.workers)
-        parts = _each(lambda x: x.reshape(mesh.workers, len(x) // mesh.workers, *x.shape[1:]), in_specs, args)
-        joined = _each(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), out_specs, by_worker(*parts))
+        parts = _each(
+            lambda x: x.reshape(mesh.workers, len(x) // mesh.workers, *x.shape[1:]), in_specs, args
+        )
+        joined = _each(
+            lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), out_specs, by_worker(*parts)
+        )
         return _each(lambda x: x[0], out_specs, joined, of_split=False)
 
     return vmapped
 
 
 def _each(change: Callable, specs: Any, tree: Any, of_split: bool = True) -> Any:
-    """`change` on the arrays of `tree` that `specs` split, or on those that they do not; the others as they are."""
+    """Applies `change` to the arrays of `tree` that `specs` split, or to those that they do not."""
 
     def of_spec(spec, part):
         return jax.tree.map(change, part) if _is_split(spec) == of_split else part

@@ -1,1 +1,1 @@
-"""What is remembered between steps. A memory wraps any compressor and knows none."""
+"""State that compressors keep between steps. A memory wraps any compressor and knows none."""

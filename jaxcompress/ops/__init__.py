@@ -1,1 +1,1 @@
-"""Operations on arrays of one device: selecting, rounding, packing, orthogonalising. No axis names here."""
+"""Operations on the arrays of one device: select, round, pack, orthogonalise. No axis names."""

@@ -1,27 +1,59 @@
-"""What can be known of a codec without a network: that there is one, and the size of its messages."""
+"""Operations of a codec without a network: encode, decode, and the size of messages."""
 
+import functools
 from typing import Any
 
 import jax
 
 from jaxcompress.base import Codec, Compressor
-from jaxcompress.ops.trees import tree_bits
+from jaxcompress.ops.sparse_array import to_dense
+from jaxcompress.ops.trees import array_bits, tree_bits
 
 
 def codec_of(outer: str, inner: Any, example: str) -> Codec:
-    """The codec of `inner`; ValueError, in the name of what is around it and with an example, if there is none."""
+    """The codec of `inner`; ValueError in the name of `outer` if there is none."""
     if not isinstance(inner, Compressor):
         raise ValueError(f"{outer} takes a compressor, as in {example}; got {inner!r}.")
     if inner.codec is None:
         raise ValueError(
-            f"{outer} hands values to a codec, and {inner.expression or 'this inner'} has none: it compresses and "
-            f"sends in one act. Use one with a codec, as qsgd(8), cast('bfloat16') or block_top_k(0.01), and put "
-            f"memories outside: error_feedback({example})."
+            f"{outer} needs an inner compressor with a codec, and {inner!r} has none. Use qsgd(8),"
+            " cast('bfloat16') or block_top_k(0.01); put memories outside:"
+            f" error_feedback({example})."
         )
     return inner.codec
 
 
+def value_codec_of(outer: str, inner: Any, example: str) -> Codec:
+    """The codec of `inner` for vectors of values; ValueError if it makes a vector larger."""
+    codec = codec_of(outer, inner, example)
+    vector = jax.ShapeDtypeStruct((4096,), jax.numpy.float32)
+    if codec_bits(codec, vector) > array_bits(vector):
+        raise ValueError(
+            f"{outer} sends its values as a vector, which {inner!r} makes larger."
+            f" Use a quantiser for the values, as in {example}."
+        )
+    return codec
+
+
+def encode(codec: Codec, key: jax.Array, x: jax.Array) -> Any:
+    """The message of one array."""
+    if codec.select is None:
+        return codec.encode(key, x)
+    select_key, encode_key = jax.random.split(key)
+    return codec.encode(encode_key, codec.select(select_key, x))
+
+
+def decode(codec: Codec, message: Any, like: Any) -> jax.Array:
+    """The array that a message encodes."""
+    return to_dense(codec.decode(message, like), like)
+
+
 def codec_bits(codec: Codec, x: Any) -> int:
-    """The size of the message of an array like `x`, in bits, from its shape alone."""
-    like = jax.ShapeDtypeStruct(x.shape, x.dtype)
-    return tree_bits(jax.eval_shape(lambda x: codec.encode(jax.random.key(0), x), like))
+    """The size in bits of the message of an array like `x`, from its shape alone."""
+    return _codec_bits(codec, tuple(x.shape), jax.numpy.dtype(x.dtype))
+
+
+@functools.lru_cache(maxsize=4096)
+def _codec_bits(codec: Codec, shape: tuple[int, ...], dtype: Any) -> int:
+    like = jax.ShapeDtypeStruct(shape, dtype)
+    return tree_bits(jax.eval_shape(lambda x: encode(codec, jax.random.key(0), x), like))

@@ -7,18 +7,20 @@ from jaxtyping import Array, Float32
 
 
 def hadamard(rows: Float32[Array, "rows length"]) -> Float32[Array, "rows length"]:
-    """Each row times the orthonormal Hadamard matrix, which is its own inverse; needs a length of ``2^b``.
+    """Each row times the orthonormal Hadamard matrix, its own inverse; the length must be ``2^b``.
 
-    As a product with two small matrices, ``H_length = H_left x H_right``: two multiplications instead of b passes over
-    memory.
+    It multiplies by two small matrices, ``H_length = H_left x H_right``, instead of making b passes
+    over memory.
     """
     count, length = rows.shape
     bits = length.bit_length() - 1
     left, right = _matrix(bits // 2), _matrix(bits - bits // 2)
     square = rows.reshape(count, len(left), len(right))
-    # Full precision: accelerators would round to bfloat16, and the inverse would no longer be one.
+    # Full precision: accelerators would round to bfloat16, and the inverse would be inexact.
     turned = jnp.einsum("cjk,kl->cjl", square, right, precision=lax.Precision.HIGHEST)
-    return jnp.einsum("ij,cjl->cil", left, turned, precision=lax.Precision.HIGHEST).reshape(count, length)
+    return jnp.einsum("ij,cjl->cil", left, turned, precision=lax.Precision.HIGHEST).reshape(
+        count, length
+    )
 
 
 def _matrix(bits: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Orthonormal bases of tall matrices: three ways, and which one where."""
+"""Orthonormal bases of tall matrices: three methods, and a choice by shape and backend."""
 
 from collections.abc import Callable
 
@@ -7,52 +7,60 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float32
 
-from jaxcompress.ops.magnitude import largest_magnitude
+from jaxcompress.ops.quantization import max_magnitude
 
-# Up to this rank Gram-Schmidt is a few vector operations, which no library call beats.
+# Up to this rank Gram-Schmidt is a few vector operations, faster than any library call.
 FEW_COLUMNS = 4
-# What is left of a column of length 1, below which it counts as a sum of those before it.
+# A column of length 1 counts as dependent on others if less than this is left of it.
 DEPENDENT = 1e-5
-# Added to the Gram matrix of columns of length 1, so that a nearly singular one has a Cholesky factor.
+# Added to the Gram matrix of unit columns, so that a nearly singular one has a Cholesky factor.
 SHIFT = 1e-6
 
 
 def householder_qr(matrix: Float32[Array, "... n r"]) -> Float32[Array, "... n r"]:
-    """An orthonormal basis that contains the columns of each matrix, by Householder reflections; needs n >= r.
+    """An orthonormal basis of the columns of each matrix, by Householder reflections; needs n >= r.
 
-    Columns that are zero or depend on others are completed by some orthonormal ones. The most exact of the three; on
-    accelerators it is a sequence of small kernels.
+    Arbitrary orthonormal columns replace columns that are zero or depend on others. It is the most
+    exact of the three methods. On accelerators it is a sequence of small kernels.
     """
     return jnp.linalg.qr(matrix)[0]
 
 
 def gram_schmidt(matrix: Float32[Array, "... n r"]) -> Float32[Array, "... n r"]:
-    """The same by the modified Gram-Schmidt process, done twice. Every column waits for those before it: for few."""
+    """The same by the modified Gram-Schmidt process, done twice.
+
+    Every column waits for those before it, so it suits few columns.
+    """
     columns: list[jax.Array] = []
     for i in range(matrix.shape[-1]):
         column = _orthogonal_part(_unit(matrix[..., i]), columns)
-        # Some vector that no column is likely to be, the same everywhere.
+        # A replacement that is unlikely to depend on the columns, the same on every worker.
         other = jnp.cos((i + 1.7) * jnp.arange(1, matrix.shape[-2] + 1, dtype=matrix.dtype))
         independent = _length(column) > DEPENDENT
-        column = jnp.where(independent, _unit(column), _unit(_orthogonal_part(_unit(other), columns)))
+        column = jnp.where(
+            independent, _unit(column), _unit(_orthogonal_part(_unit(other), columns))
+        )
         columns.append(_unit(_orthogonal_part(column, columns)))
     return jnp.stack(columns, axis=-1) if columns else matrix
 
 
 def cholesky_qr(matrix: Float32[Array, "... n r"]) -> Float32[Array, "... n r"]:
-    """The same by the Cholesky factor of the Gram matrix, three times: ``M^T M = L L^T``, then ``M L^-T``.
+    """The same by the Cholesky factor of the Gram matrix: ``M^T M = L L^T``, ``M L^-T``, repeated.
 
-    Only products of matrices, so the fastest on accelerators. The Gram matrix squares the condition number; columns of
-    length 1, a small shift and the repetitions make up for it. Where they do not, as with columns that depend on
-    others, Householder's way is taken.
+    It consists of matrix products, so it is the fastest on accelerators. The Gram matrix squares
+    the condition number; unit columns, a small shift and the repetitions compensate. Where they do
+    not, as with dependent columns, it falls back to `householder_qr`.
     """
     basis = jnp.swapaxes(_unit(jnp.swapaxes(matrix, -1, -2)), -1, -2)
+    identity = jnp.eye(basis.shape[-1], dtype=basis.dtype)
     for shift in (SHIFT, SHIFT, 0.0):
-        gram = _gram(basis) + shift * jnp.eye(basis.shape[-1])
+        gram = _gram(basis) + shift * identity
         rows = jnp.swapaxes(basis, -1, -2)
-        basis = jnp.swapaxes(jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(gram), rows, lower=True), -1, -2)
-    defect = largest_magnitude(_gram(basis) - jnp.eye(basis.shape[-1]))
-    # A NaN is no number below the limit.
+        basis = jnp.swapaxes(
+            jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(gram), rows, lower=True), -1, -2
+        )
+    defect = max_magnitude(_gram(basis) - identity)
+    # A NaN defect compares as False, and takes Householder too.
     return lax.cond(defect < DEPENDENT, lambda: basis, lambda: householder_qr(matrix))
 
 
@@ -63,11 +71,14 @@ METHODS: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 
 
-def orthonormal(matrix: Float32[Array, "... n r"], method: str = "auto") -> Float32[Array, "... n r"]:
-    """An orthonormal basis of each matrix by one of `METHODS`, or the one that suits the shape and the backend.
+def orthonormal(
+    matrix: Float32[Array, "... n r"], method: str = "auto"
+) -> Float32[Array, "... n r"]:
+    """An orthonormal basis of each matrix by one of `METHODS`, or by a choice of shape and backend.
 
-    ``"auto"`` takes Gram-Schmidt up to rank 4, beyond that Householder on CPUs and Cholesky on accelerators. The same
-    input gives the same bits on every worker, as long as all have the same kind of device.
+    ``"auto"`` takes Gram-Schmidt up to rank 4. Above that it takes Householder on CPUs and Cholesky
+    on accelerators. The same input gives the same bits on every worker, if all have the same kind
+    of device.
     """
     if method == "auto":
         many = "householder" if jax.default_backend() == "cpu" else "cholesky"
@@ -76,13 +87,15 @@ def orthonormal(matrix: Float32[Array, "... n r"], method: str = "auto") -> Floa
 
 
 def unit_columns(key: jax.Array, matrix: Float32[Array, "... m r"]) -> Float32[Array, "... m r"]:
-    """Scales columns to length 1, and refills the dead ones (zero or not finite) from `key`.
+    """Scales columns to length 1, and replaces those that are zero or not finite, drawn from `key`.
 
-    Without the refill one all-zero gradient would set a warm start to zero, and every product with it from then on.
+    Without the replacement, one all-zero gradient would set a warm start to zero for good.
     """
     length = jnp.linalg.norm(matrix, axis=-2, keepdims=True)
     alive = (length > jnp.sqrt(jnp.finfo(jnp.float32).tiny)) & jnp.isfinite(length)
-    fresh = jax.random.normal(key, matrix.shape, matrix.dtype) / jnp.sqrt(jnp.float32(matrix.shape[-2]))
+    fresh = jax.random.normal(key, matrix.shape, matrix.dtype) / jnp.sqrt(
+        jnp.float32(matrix.shape[-2])
+    )
     return jnp.where(alive, matrix / jnp.where(alive, length, 1.0), fresh)
 
 
@@ -98,7 +111,7 @@ def _orthogonal_part(column: jax.Array, others: list[jax.Array]) -> jax.Array:
 
 def _unit(rows: jax.Array) -> jax.Array:
     """Vectors along the last axis scaled to length 1; zeros stay zeros."""
-    largest = largest_magnitude(rows, axis=-1, keepdims=True)
+    largest = max_magnitude(rows, axis=-1, keepdims=True)
     rows = rows / jnp.where(largest > 0, largest, 1.0)
     length = _length(rows)
     return rows / jnp.where(length > 0, length, 1.0)

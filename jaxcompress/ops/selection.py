@@ -1,23 +1,27 @@
-"""Choosing entries of an array: how many, and which."""
+"""Selects entries of an array: how many, and which."""
 
+import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float, Int32
 
-from jaxcompress.ops.checks import check_integer
-from jaxcompress.ops.compaction import places_of
-from jaxcompress.ops.counting import largest_mask
+from jaxcompress.ops.argument_checks import check_integer, is_number, shown
+from jaxcompress.ops.compaction import indices_of
+from jaxcompress.ops.radix_select import largest_mask
 
-# Entries of a row from which on counting beats `lax.top_k`: on a CPU about here at 1 %, and earlier if more is kept.
+# Row length from which counting is faster than `lax.top_k`: on a CPU at 1 %; earlier at more.
 LONG = 2**16
 
 
 def check_density(density: Any, name: str = "density", meaning: str = "the fraction kept") -> None:
-    """ValueError unless `density`, an argument of this name and meaning, is a fraction in (0, 1]."""
-    if isinstance(density, bool) or not isinstance(density, int | float) or not 0 < density <= 1:
-        raise ValueError(f"{name} is {meaning}, in (0, 1]; got {density!r}. For 1 % write 0.01.")
+    """ValueError unless `density`, an argument of this name and meaning, is in (0, 1]."""
+    if not is_number(density) or not 0 < density <= 1:
+        raise ValueError(
+            f"{name} is {meaning}, in (0, 1]; got {shown(density)}. For 1 % write 0.01."
+        )
 
 
 def check_block(block: Any) -> None:
@@ -25,32 +29,67 @@ def check_block(block: Any) -> None:
     check_integer("block", block, 2, "the number of entries searched together")
 
 
-def kept_of(density: float, length: int) -> int:
-    """How many of `length` entries are kept: the nearest integer, never none of some."""
+def num_kept(density: float, length: int) -> int:
+    """How many of `length` entries are kept: the nearest integer, at least 1 if there is any."""
     return min(length, max(1, round(density * length)))
 
 
-def largest(rows: Float[Array, "rows length"], density: float) -> Int32[Array, "rows kept"]:
-    """Places of the entries largest in magnitude, row by row and in no certain order; of equal ones, the first.
+def top_k_indices(rows: Float[Array, "rows length"], density: float) -> Int32[Array, "rows kept"]:
+    """Indices of the entries largest in magnitude per row, unordered; the first of equal ones.
 
     Magnitudes compare as float32, whatever the dtype; a NaN counts as larger than infinity.
     """
-    kept = kept_of(density, rows.shape[1])
+    kept = num_kept(density, rows.shape[1])
     if rows.shape[1] >= LONG:
-        return places_of(largest_mask(rows, kept), kept)
-    # Only float32 has a selection kernel on CPUs; every other dtype falls back to a full sort, 28 times slower.
+        return indices_of(largest_mask(rows, kept), kept)
+    # On CPUs only float32 has a selection kernel; other dtypes need a full sort, 28 times slower.
     return jax.lax.top_k(jnp.abs(rows.astype(jnp.float32)), kept)[1]
 
 
-def largest_in_order(rows: Float[Array, "rows length"], density: float) -> Int32[Array, "rows kept"]:
-    """The places that `largest` finds, ascending."""
-    places = largest(rows, density)
-    # Those of long rows come in order from their compaction.
-    return places if rows.shape[1] >= LONG else jnp.sort(places, axis=1)
+def sorted_top_k_indices(
+    rows: Float[Array, "rows length"], density: float
+) -> Int32[Array, "rows kept"]:
+    """The indices that `top_k_indices` finds, ascending."""
+    indices = top_k_indices(rows, density)
+    # The indices of long rows are sorted already.
+    return indices if rows.shape[1] >= LONG else jnp.sort(indices, axis=1)
 
 
-def entries(
-    rows: Float[Array, "rows length"], places: Int32[Array, "rows kept"]
+def take_entries(
+    rows: Float[Array, "rows length"], indices: Int32[Array, "rows kept"]
 ) -> tuple[Int32[Array, "rows kept"], Float[Array, "rows kept"]]:
-    """These places, and what stands there."""
-    return places, jnp.take_along_axis(rows, places, axis=1)
+    """These indices, and the entries there."""
+    return indices, jnp.take_along_axis(rows, indices, axis=1)
+
+
+# Entries in a vector register of a CPU: rows of several registers are compared lane by lane.
+LANES = 8
+
+
+def block_argmax(rows: Float[Array, "rows length"]) -> Int32[Array, "rows 1"]:
+    """The index of the entry largest in magnitude in each row.
+
+    The bits of a float32 without its sign order like its magnitude. The index replaces the lowest
+    bits of the mantissa, so that one maximum of integers finds both. If magnitudes agree in all
+    other bits, the first wins. NaN counts as larger than infinity.
+    """
+    length = rows.shape[1]
+    low = max(1, (length - 1).bit_length())
+    lanes = math.gcd(length, LANES)
+    # Counted from the end, so that the maximum prefers the first of equal entries.
+    index = jnp.arange(length - 1, -1, -1, dtype=jnp.int32)
+    magnitude = lax.bitcast_convert_type(rows.astype(jnp.float32), jnp.int32) & jnp.int32(
+        (1 << 31) - (1 << low)
+    )
+    keys = (magnitude | index).reshape(rows.shape[0], length // lanes, lanes)
+    by_lane = lax.platform_dependent(keys, cpu=_lanes_first, default=_at_once)
+    return (length - 1 - (by_lane & ((1 << low) - 1)))[:, None]
+
+
+def _lanes_first(keys: jax.Array) -> jax.Array:
+    """For CPUs, where XLA vectorises a maximum over any axis but the last."""
+    return jnp.max(jnp.max(keys, axis=1, initial=0), axis=1, initial=0)
+
+
+def _at_once(keys: jax.Array) -> jax.Array:
+    return jnp.max(keys, axis=(1, 2), initial=0)

@@ -1,6 +1,7 @@
 """Trees of arrays: their sizes in bits, their names, and parts of them."""
 
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,7 +22,7 @@ def tree_bits(tree: Any) -> int:
 
 
 def sum_bits(sizes: Iterable[ArrayLike]) -> ArrayLike:
-    """The sum of sizes in bits: a Python int, or float32 where one depends on the step; int32 would be too small."""
+    """A sum of sizes: a Python int, or float32 if one depends on the step; int32 would overflow."""
     sizes = list(sizes)
     known = sum(one for one in sizes if isinstance(one, int))
     others = [one for one in sizes if not isinstance(one, int)]
@@ -29,18 +30,56 @@ def sum_bits(sizes: Iterable[ArrayLike]) -> ArrayLike:
 
 
 def path_text(path: Any) -> str:
-    """A path into a tree as text, its keys joined by slashes: ``Conv_0/kernel``."""
+    """A path in a tree as text, its keys joined by slashes: ``Conv_0/kernel``."""
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
-def only(tree: Any, chosen: Any) -> Any:
-    """`tree` with `MaskedNode` in place of the arrays for which the tree of bools `chosen` is false."""
+def mask(tree: Any, chosen: Any) -> Any:
+    """`tree` with `MaskedNode` in place of the arrays for which `chosen` is False."""
     return jax.tree.map(lambda keep, x: x if keep else MaskedNode(), chosen, tree)
 
 
-def join(like: Any, *parts: Any) -> Any:
-    """One tree shaped as `like` from trees that each hold some of its arrays, and `MaskedNode` elsewhere."""
-    masked = [jax.tree.flatten(part, is_leaf=lambda x: isinstance(x, MaskedNode))[0] for part in parts]
+def merge_masked(like: Any, *parts: Any) -> Any:
+    """One tree like `like` from trees that each hold some of its arrays, else `MaskedNode`."""
+    masked = [
+        jax.tree.flatten(part, is_leaf=lambda x: isinstance(x, MaskedNode))[0] for part in parts
+    ]
     whole = jax.tree.structure(like, is_leaf=lambda x: isinstance(x, MaskedNode))
-    places = [[one for one in place if not isinstance(one, MaskedNode)] for place in zip(*masked, strict=True)]
+    places = [
+        [one for one in place if not isinstance(one, MaskedNode)]
+        for place in zip(*masked, strict=True)
+    ]
     return whole.unflatten([place[0] if place else MaskedNode() for place in places])
+
+
+def buckets(tree: Any, like: Any, bucket_bytes: int | None) -> list[Any]:
+    """`tree` as one or more trees that each hold some of its arrays, and `MaskedNode` elsewhere.
+
+    Arrays go from last to first by name. Numbers in names count as numbers: ``Block_9`` precedes
+    ``Block_10``. That is about the order in which a backward pass finishes their gradients. A
+    bucket is full when the next array would exceed `bucket_bytes`, by the sizes of `like`. None
+    makes one bucket.
+    """
+    if bucket_bytes is None:
+        return [tree]
+    leaves, treedef = jax.tree.flatten(like)
+    names = [
+        _words_and_numbers(path_text(path)) for path, _ in jax.tree_util.tree_leaves_with_path(like)
+    ]
+    numbers, filled, number = [0] * len(leaves), 0, 0
+    for place in sorted(range(len(leaves)), key=names.__getitem__, reverse=True):
+        size = array_bits(leaves[place]) // 8
+        if filled and filled + size > bucket_bytes:
+            number, filled = number + 1, 0
+        numbers[place], filled = number, filled + size
+    return [
+        mask(tree, treedef.unflatten([one == which for one in numbers]))
+        for which in range(number + 1)
+    ]
+
+
+def _words_and_numbers(name: str) -> list[str | int]:
+    """A name as a sort key: words and numbers alternately, starting with a word, perhaps empty."""
+    return [
+        int(part) if place % 2 else part for place, part in enumerate(re.split(r"([0-9]+)", name))
+    ]

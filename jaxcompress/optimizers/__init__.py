@@ -1,1 +1,1 @@
-"""Optimizers made for compressed gradients: the momentum stands before the network, not after it."""
+"""Optimizers made for compressed gradients: their momentum comes before the average."""

@@ -1,4 +1,4 @@
-"""Deep Gradient Compression, whole."""
+"""Deep Gradient Compression: clipping, momentum correction, masking and warm-up in one link."""
 
 from typing import Any, NamedTuple
 
@@ -6,17 +6,17 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxcompress.base import AxisName, Compressor, expressible
+from jaxcompress.base import AxisName, Compressor, parseable
 from jaxcompress.compressors.sparsifiers.top_k import top_k
 from jaxcompress.feedback.momentum_correction import momentum_correction
-from jaxcompress.ops.checks import check_integer, check_momentum, check_weight_decay
+from jaxcompress.ops.argument_checks import check_integer, check_momentum, check_weight_decay
 from jaxcompress.optimizers.clip_by_local_norm import clip_by_local_norm
 from jaxcompress.routing.switch import switch
 from jaxcompress.schedules.warmup import warmup
 from jaxcompress.transform import compress
 
-# 25 %, 6.25 %, 1.56 %, 0.39 %, 0.1 %: each rung of the ladder a quarter of the one before.
-LADDER = (0.25, 0.0625, 0.015625, 0.00390625)
+# 25 %, 6.25 %, 1.56 %, 0.39 %, then 0.1 %: each density is a quarter of the one before.
+STAGES = (0.25, 0.0625, 0.015625, 0.00390625)
 
 
 def dgc(
@@ -35,29 +35,33 @@ def dgc(
     min_compression_rate: float = 2.0,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
-    """Local clipping, momentum correction, factor masking and a ladder of densities in one link of an Optax chain.
+    """Local clipping, momentum correction, masking and density warm-up in one link of a chain.
 
-    It is the chain of `clip_by_local_norm`, `compress` of `momentum_correction` of `dgc_ladder`, and
-    `decayed_weights_with_momentum`; the learning rate comes after it: ``optax.chain(dgc(), optax.sgd(0.1))``, where
-    ``optax.sgd`` must have no momentum of its own.
+    It chains `clip_by_local_norm`, `compress` with `momentum_correction` around `dgc_warmup`, and
+    `add_decayed_weights_with_momentum`. The learning rate comes after it:
+    ``optax.chain(dgc(), optax.sgd(0.1))``, where ``optax.sgd`` must have no momentum of its own.
 
-    How it travels: as `top_k`, in the density of the step.
+    How it travels: as `top_k`, with the density of the step.
 
-    Guarantees: those of `momentum_correction`. With ``density=1`` it is ``optax.sgd(learning_rate, momentum,
-    nesterov)`` on averaged gradients with an L2 gradient of `weight_decay`.
+    Guarantees: those of `momentum_correction`. With ``density=1`` it is
+    ``optax.sgd(learning_rate, momentum, nesterov)`` on averaged gradients with an L2 gradient of
+    `weight_decay`.
 
     Args:
-      density: Fraction of each array that is sent in the end, in (0, 1].
-      momentum: How much of the velocity is kept, in [0, 1).
+      density: The final fraction of each array that is sent, in (0, 1].
+      momentum: The fraction of the velocity that is kept, in [0, 1).
       nesterov: Whether updates look one step ahead.
-      masking: Whether sent entries lose their velocity, in arrays of which something is left.
-      max_norm: As of `clip_by_local_norm`: each worker's part of the average is clipped at
+      masking: Whether sent entries lose their velocity, in arrays whose residual is not zero.
+      max_norm: As for `clip_by_local_norm`: each worker's contribution to the average is clipped at
         ``max_norm / sqrt(workers)``; None does not clip.
-      weight_decay: Factor of the L2 gradient, which never enters the compressor but has the same momentum, at least 0.
+      weight_decay: Factor of the L2 gradient, at least 0. It never enters the compressor, but has
+        the same momentum.
       decay_mask: Which parameters decay, as for ``optax.add_decayed_weights``; None for all.
-      warmup_steps: Steps on each of the first four rungs, 25 %, 6.25 %, 1.56 % and 0.39 %; 0 begins with `density`.
-      warmup_epochs: The same in epochs, of `steps_per_epoch` steps: 1 in the paper; give one or the other.
-      steps_per_epoch: As for `dgc_ladder`.
+      warmup_steps: Steps at each of the four larger densities, 25 %, 6.25 %, 1.56 % and 0.39 %; 0
+        begins with `density`.
+      warmup_epochs: The same in epochs of `steps_per_epoch` steps: 1 in the paper. Give one of the
+        two.
+      steps_per_epoch: As for `dgc_warmup`.
       axis_name: The axis of the workers.
       min_compression_rate: As for `compress`.
       seed: As for `compress`.
@@ -69,110 +73,150 @@ def dgc(
       ValueError: if an argument is out of its range.
 
     Example:
-      >>> optimizer = optax.chain(dgc(0.001, momentum=0.9, max_norm=1.0, warmup_steps=500), optax.sgd(0.1))
+      >>> average = dgc(0.001, momentum=0.9, max_norm=1.0, warmup_steps=500)
+      >>> optimizer = optax.chain(average, optax.sgd(0.1))
 
     References:
       Lin et al., `Deep Gradient Compression <https://arxiv.org/abs/1712.01887>`_, 2017
     """
-    ladder = dgc_ladder(density, warmup_steps, warmup_epochs, steps_per_epoch)
-    corrected = momentum_correction(ladder, momentum, nesterov, masking)
+    warming = dgc_warmup(density, warmup_steps, warmup_epochs, steps_per_epoch)
+    corrected = momentum_correction(warming, momentum, nesterov, masking)
     links = [] if max_norm is None else [clip_by_local_norm(max_norm, axis_name)]
-    links.append(compress(corrected, axis_name, min_compression_rate=min_compression_rate, seed=seed))
+    links.append(
+        compress(corrected, axis_name, min_compression_rate=min_compression_rate, seed=seed)
+    )
     if weight_decay:
-        links.append(decayed_weights_with_momentum(weight_decay, momentum, nesterov, decay_mask))
+        links.append(
+            add_decayed_weights_with_momentum(weight_decay, momentum, nesterov, decay_mask)
+        )
     return optax.with_extra_args_support(optax.chain(*links))
 
 
-@expressible
-def dgc_ladder(
-    density: int | float, warmup_steps: int = 0, warmup_epochs: int | float = 0, steps_per_epoch: int | None = None
+@parseable
+def dgc_warmup(
+    density: int | float,
+    warmup_steps: int = 0,
+    warmup_epochs: int | float = 0,
+    steps_per_epoch: int | None = None,
 ) -> Compressor:
-    """``top_k(density)`` after `warmup_steps` steps on each larger rung of 25 %, 6.25 %, 1.56 % and 0.39 %.
+    """``top_k(density)`` after `warmup_steps` steps each at 25 %, 6.25 %, 1.56 % and 0.39 %.
 
-    The same as ``switch(warmup(warmup_steps), top_k(0.25), …, top_k(density))``, with one memory around it.
+    It equals ``switch(warmup(warmup_steps), top_k(0.25), …, top_k(density))``, without the
+    densities below `density`. Put one memory around it.
 
-    How it travels: as `top_k`, in the density of the step.
+    How it travels: as `top_k`, with the density of the step.
 
     Args:
-      density: Fraction of each array that is sent in the end, in (0, 1].
-      warmup_steps: Steps on each rung; 0 begins with `density`.
-      warmup_epochs: The same in epochs, rounded to steps; give one or the other.
+      density: The final fraction of each array that is sent, in (0, 1].
+      warmup_steps: Steps at each larger density; 0 begins with `density`.
+      warmup_epochs: The same in epochs, rounded to steps. Give one of the two.
       steps_per_epoch: Optimizer steps in an epoch, at least 1; with `warmup_epochs` only.
 
     Returns:
       A `Compressor`.
 
     Raises:
-      ValueError: if `density` is not in (0, 1], if `warmup_steps` is not an integer of at least 0, if the warm-up is
-        given twice, or in epochs of unknown length.
+      ValueError: if `density` is not in (0, 1], if `warmup_steps` is not an integer of at least 0,
+        or if the warm-up is given twice or in epochs of unknown length.
 
     Example:
-      >>> dgc_ladder(0.01, warmup_steps=100).expression
-      'dgc_ladder(0.01, warmup_steps=100)'
+      >>> dgc_warmup(0.01, warmup_steps=100)
+      dgc_warmup(0.01, warmup_steps=100)
     """
-    steps = _steps_on_a_rung(warmup_steps, warmup_epochs, steps_per_epoch)
+    steps = _steps_per_stage(warmup_steps, warmup_epochs, steps_per_epoch)
     last = top_k(density)
-    rungs = [top_k(rung) for rung in LADDER if rung > density]
-    return switch(warmup(steps), *rungs, last) if steps and rungs else last
+    stages = [top_k(stage) for stage in STAGES if stage > density]
+    return switch(warmup(steps), *stages, last) if steps and stages else last
 
 
-def _steps_on_a_rung(steps: Any, epochs: Any, steps_per_epoch: Any) -> int:
+def _steps_per_stage(steps: Any, epochs: Any, steps_per_epoch: Any) -> int:
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-        raise ValueError(f"warmup_steps is the number of steps on each rung, an integer of at least 0; got {steps!r}.")
-    if isinstance(epochs, bool) or not isinstance(epochs, int | float) or not 0 <= epochs < float("inf"):
-        raise ValueError(f"warmup_epochs is the number of epochs on each rung, at least 0 and finite; got {epochs!r}.")
+        raise ValueError(
+            "warmup_steps is the number of steps at each stage, an integer of at least 0; got"
+            f" {steps!r}."
+        )
+    if (
+        isinstance(epochs, bool)
+        or not isinstance(epochs, int | float)
+        or not 0 <= epochs < float("inf")
+    ):
+        raise ValueError(
+            "warmup_epochs is the number of epochs at each stage, at least 0 and finite; got"
+            f" {epochs!r}."
+        )
     if steps and epochs:
-        raise ValueError(f"the warm-up is in steps or in epochs; got warmup_steps={steps} and warmup_epochs={epochs}.")
+        raise ValueError(
+            f"the warm-up is in steps or in epochs; got warmup_steps={steps} and"
+            f" warmup_epochs={epochs}."
+        )
     if (steps_per_epoch is not None) != bool(epochs):
         raise ValueError(
-            f"warmup_epochs needs steps_per_epoch, and the other way round, as in warmup_epochs=1, "
+            "warmup_epochs needs steps_per_epoch, and the other way round, as in warmup_epochs=1, "
             f"steps_per_epoch=980; got {epochs!r} and {steps_per_epoch!r}."
         )
     if not epochs:
         return steps
-    check_integer("steps_per_epoch", steps_per_epoch, 1, "the number of optimizer steps in an epoch")
+    check_integer(
+        "steps_per_epoch", steps_per_epoch, 1, "the number of optimizer steps in an epoch"
+    )
     return max(1, round(epochs * steps_per_epoch))
 
 
 class DecayState(NamedTuple):
-    """The momentum of what pulls parameters towards zero; the same on all workers."""
+    """The momentum of the weight decay, the same on all workers."""
 
     pull: Any  # tree like the parameters
 
 
-def decayed_weights_with_momentum(
+def add_decayed_weights_with_momentum(
     weight_decay: int | float, momentum: int | float, nesterov: bool = False, mask: Any = None
 ) -> optax.GradientTransformation:
-    """Adds an L2 gradient of its own momentum: ``t = momentum t + weight_decay p``, with Nesterov's step or without.
+    """Adds an L2 gradient with its own momentum: ``t = momentum t + weight_decay p``.
 
-    For a chain whose gradients have got their momentum before the average: with this the sum is that of SGD with
-    momentum and weight decay, while no compressor sees the decay, which is the same on all workers, needing no network.
+    It is for a chain whose gradients get their momentum before the average. The sum is then SGD
+    with momentum and weight decay. The compressor does not see the decay, which is the same on all
+    workers and needs no network.
 
     Args:
       weight_decay: Factor of the parameters, at least 0 and finite.
-      momentum: As of the gradients.
-      nesterov: As of the gradients.
-      mask: Which parameters decay, a tree of bools or a function that gives one; None for all.
+      momentum: The momentum of the gradients.
+      nesterov: Whether the gradients use Nesterov's step.
+      mask: Which parameters decay, a tree of bools or a function that returns one; None for all.
 
     Raises:
-      ValueError: if `weight_decay` or `momentum` is out of its range; while tracing, if there are no parameters.
+      ValueError: if `weight_decay` or `momentum` is out of its range; while tracing, if there are
+        no parameters.
     """
     check_weight_decay(weight_decay, mask)
     check_momentum(momentum)
-    chosen = mask if callable(mask) else lambda params: jax.tree.map(lambda _: True, params) if mask is None else mask
+    chosen = (
+        mask
+        if callable(mask)
+        else lambda params: jax.tree.map(lambda _: True, params) if mask is None else mask
+    )
 
     def init(params):
-        return DecayState(jax.tree.map(lambda keep, p: jnp.zeros_like(p) if keep else (), chosen(params), params))
+        return DecayState(
+            jax.tree.map(lambda keep, p: jnp.zeros_like(p) if keep else (), chosen(params), params)
+        )
 
     def update(updates, state, params=None):
         if params is None:
-            raise ValueError("weight decay pulls at the parameters: call update(updates, state, params) with them.")
+            raise ValueError(
+                "weight decay pulls at the parameters: call update(updates, state, params) with"
+                " them."
+            )
         keep = chosen(params)
         pull = jax.tree.map(
-            lambda keep, p, t: momentum * t + weight_decay * p if keep else (), keep, params, state.pull
+            lambda keep, p, t: momentum * t + weight_decay * p if keep else (),
+            keep,
+            params,
+            state.pull,
         )
         added = jax.tree.map(
-            lambda keep, u, p, t: u + (weight_decay * p + momentum * t if nesterov else t) if keep else u,
+            lambda keep, u, p, t: (
+                u + (weight_decay * p + momentum * t if nesterov else t) if keep else u
+            ),
             *(keep, updates, params, pull),
         )
         return added, DecayState(pull)

@@ -1,1 +1,1 @@
-"""Compressors that choose compressors: by array, or by step."""
+"""Compressors that choose among compressors: by array, or by step."""

@@ -1,7 +1,8 @@
-"""Labels for the kinds of arrays that are often treated apart: norms and biases, embeddings, the first and last layer.
+"""Labels for arrays that often need their own treatment: norms and biases, embeddings, end layers.
 
-Each label is a matter of the array itself, its shape or its path, and never of the arrays beside it: `compress` hands
-a `partition` parts of the tree, without the arrays that travel dense, and bucket by bucket.
+A label depends only on the array itself, its shape or its path, and never on other arrays.
+`compress` gives a `partition` only parts of the tree: without the arrays that travel dense, and
+bucket by bucket.
 """
 
 import fnmatch
@@ -11,19 +12,19 @@ from typing import Any
 
 import jax
 
-from jaxcompress.base import expressible
+from jaxcompress.base import parseable
 from jaxcompress.ops.trees import path_text
 
-# The tables of nn.Embed are called "embedding" in Flax, "embeddings" in Haiku; learned positions "pos_embedding".
+# Tables are named "embedding" in Flax and "embeddings" in Haiku; positions "pos_embedding".
 EMBEDDINGS = "*[Ee]mbed*"
 
 
-@expressible
+@parseable
 def norms_and_biases() -> Callable[[Any], Any]:
-    """Labels ``"vector"`` the arrays of one axis or none: biases, the scales of norms. All others are ``"rest"``.
+    """Labels arrays of at most one axis ``"vector"``, such as biases; others ``"rest"``.
 
-    They are few entries, and their gradients are large. Where layers are scanned they have one axis more: name those
-    by path, ``by_path({"*/bias": "vector", "*/scale": "vector"})``.
+    Biases and the scales of norms have few entries and large gradients. With scanned layers they
+    have one more axis. Label those by path: ``by_path({"*/bias": "vector", "*/scale": "vector"})``.
 
     Returns:
       A function from a tree of arrays to a tree of labels.
@@ -36,29 +37,34 @@ def norms_and_biases() -> Callable[[Any], Any]:
     return lambda tree: jax.tree.map(lambda x: "vector" if x.ndim < 2 else "rest", tree)
 
 
-@expressible
+@parseable
 def embeddings(*patterns: str) -> Callable[[Any], Any]:
-    """Labels ``"embedding"`` the arrays of two axes or more whose path matches a pattern. All others are ``"rest"``.
+    """Labels arrays of two axes or more by path: ``"embedding"`` if it matches, else ``"rest"``.
 
-    A path is the keys joined by slashes, ``"Embed_0/embedding"``; a pattern is as in a shell, and matches the whole of
-    it, slashes included. A batch touches few rows of such a table: `row_top_k` sends these, and no others.
+    A path is the keys joined by slashes, ``"Embed_0/embedding"``. A pattern works as in a shell,
+    and must match the whole path; ``*`` also matches slashes. A batch uses few rows of such a
+    table; `row_top_k` sends only these.
 
     Args:
-      *patterns: ``"*wte*"``, ``"*/table"``; without any, ``"*[Ee]mbed*"``.
+      *patterns: Patterns such as ``"*wte*"``, ``"*/table"``; the default is ``"*[Ee]mbed*"``.
 
     Returns:
       A function from a tree of arrays to a tree of labels.
 
     Raises:
-      ValueError: if a pattern is not text.
+      ValueError: if a pattern is not a string.
 
     Example:
       >>> import jax.numpy as jnp
-      >>> embeddings()({"Embed_0": {"embedding": jnp.zeros((9, 3))}, "Dense_0": {"kernel": jnp.zeros((3, 3))}})
+      >>> table, kernel = jnp.zeros((9, 3)), jnp.zeros((3, 3))
+      >>> embeddings()({"Embed_0": {"embedding": table}, "Dense_0": {"kernel": kernel}})
       {'Dense_0': {'kernel': 'rest'}, 'Embed_0': {'embedding': 'embedding'}}
     """
     if not all(isinstance(one, str) for one in patterns):
-        raise ValueError(f'embeddings takes patterns of paths, as in embeddings("*wte*", "*wpe*"); got {patterns!r}.')
+        raise ValueError(
+            'embeddings takes patterns of paths, as in embeddings("*wte*", "*wpe*"); got'
+            f" {patterns!r}."
+        )
     tables = patterns or (EMBEDDINGS,)
 
     def label(path, x):
@@ -68,24 +74,25 @@ def embeddings(*patterns: str) -> Callable[[Any], Any]:
     return lambda tree: jax.tree_util.tree_map_with_path(label, tree)
 
 
-@expressible
+@parseable
 def first_and_last(first: str, last: str) -> Callable[[Any], Any]:
-    """Labels ``"first"`` and ``"last"`` the arrays of the layers with these names. All others are ``"rest"``.
+    """Labels the arrays of two named layers ``"first"`` and ``"last"``; all others ``"rest"``.
 
-    The tree does not know which layer comes first: Flax sorts names, so ``BatchNorm_0`` stands before ``Conv_0`` and
-    ``Dense_10`` before ``Dense_2``, and what a step compresses may be a part of the tree. So the layers are named:
-    ``first_and_last("Conv_0", "Dense_1")``. A name is a path from the top of the tree, to a layer or to one array, or a
-    pattern as in a shell: ``"*/Dense_1"`` finds that layer inside others.
+    The tree does not say which layer comes first. Flax sorts names, so ``BatchNorm_0`` precedes
+    ``Conv_0`` and ``Dense_10`` precedes ``Dense_2``; and a step may compress only a part of the
+    tree. So the layers are named: ``first_and_last("Conv_0", "Dense_1")``. A name is a path from
+    the root to a layer or an array, or a shell pattern: ``"*/Dense_1"`` finds that layer inside
+    others.
 
     Args:
-      first: The layer that sees the inputs.
+      first: The layer that takes the inputs.
       last: The layer that gives the outputs.
 
     Returns:
       A function from a tree of arrays to a tree of labels.
 
     Raises:
-      ValueError: if a name is not text, or empty.
+      ValueError: if a name is not a string, or is empty.
 
     Example:
       >>> import jax.numpy as jnp
@@ -96,13 +103,21 @@ def first_and_last(first: str, last: str) -> Callable[[Any], Any]:
     for place, name in (("first", first), ("last", last)):
         if not isinstance(name, str) or not name:
             raise ValueError(
-                f'{place} is the name of a layer, as in first_and_last("Conv_0", "Dense_1"); got {name!r}.'
+                f'{place} is the name of a layer, as in first_and_last("Conv_0", "Dense_1"); got'
+                f" {name!r}."
             )
 
     def label(path, x):
         del x
         above = list(itertools.accumulate(path_text(path).split("/"), "{}/{}".format))
         names = (("first", first), ("last", last))
-        return next((place for place, name in names if any(fnmatch.fnmatchcase(one, name) for one in above)), "rest")
+        return next(
+            (
+                place
+                for place, name in names
+                if any(fnmatch.fnmatchcase(one, name) for one in above)
+            ),
+            "rest",
+        )
 
     return lambda tree: jax.tree_util.tree_map_with_path(label, tree)

@@ -1,4 +1,4 @@
-"""Labels for the arrays of a model, by path, shape or size, or by the first of several that has one."""
+"""Labels for the arrays of a model by path, shape or size, and combinations of such labels."""
 
 import fnmatch
 from collections.abc import Callable
@@ -6,27 +6,27 @@ from typing import Any
 
 import jax
 
-from jaxcompress.base import expressible
-from jaxcompress.ops.checks import check_integer
+from jaxcompress.base import parseable
+from jaxcompress.ops.argument_checks import check_integer, shown
 from jaxcompress.ops.trees import path_text
 
 
-@expressible
+@parseable
 def by_path(patterns: dict[str, str], default: str = "rest") -> Callable[[Any], Any]:
     """Labels each array by the first pattern that matches its path.
 
-    A path is the keys joined by slashes, ``"Conv_0/kernel"``; a pattern is as in a shell: ``*`` matches anything,
-    slashes included.
+    A path is the keys joined by slashes, ``"Conv_0/kernel"``. A pattern works as in a shell: ``*``
+    matches anything, slashes included.
 
     Args:
       patterns: pattern -> label, in the order they are tried.
       default: The label of an array that no pattern matches.
 
     Returns:
-      A function from a tree of arrays to a tree of labels, as `partition` (and `optax.partition`) take.
+      A function from a tree of arrays to a tree of labels, for `partition` or `optax.partition`.
 
     Raises:
-      ValueError: if `patterns` is not a dict from text to text, or `default` is not text.
+      ValueError: if `patterns` is not a dict from strings to strings, or `default` is not a string.
 
     Example:
       >>> by_path({"*embedding": "dense"})({"embedding": 1.0, "kernel": 2.0})
@@ -34,23 +34,30 @@ def by_path(patterns: dict[str, str], default: str = "rest") -> Callable[[Any], 
     """
     texts = [*patterns, *patterns.values(), default] if isinstance(patterns, dict) else []
     if not texts or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f'by_path takes patterns and their labels, as in {{"*/bias": "rest"}}; got {patterns!r}.')
+        raise ValueError(
+            'by_path takes patterns and their labels, as in {"*/bias": "rest"}; got'
+            f" {patterns!r}."
+        )
 
     def label(path, x):
         del x
-        matches = (label for pattern, label in patterns.items() if fnmatch.fnmatchcase(path_text(path), pattern))
+        matches = (
+            label
+            for pattern, label in patterns.items()
+            if fnmatch.fnmatchcase(path_text(path), pattern)
+        )
         return next(matches, default)
 
     return lambda tree: jax.tree_util.tree_map_with_path(label, tree)
 
 
-@expressible
+@parseable
 def by_shape(min_axes: int = 2, min_size: int = 1) -> Callable[[Any], Any]:
-    """Labels ``"matrix"`` the arrays with at least `min_axes` axes and `min_size` entries, and ``"rest"`` all others.
+    """Labels arrays ``"matrix"`` that have enough axes and entries, and all others ``"rest"``.
 
     Args:
-      min_axes: Axes a matrix has at least.
-      min_size: Entries a matrix has at least.
+      min_axes: The least number of axes of a matrix.
+      min_size: The least number of entries of a matrix.
 
     Returns:
       A function from a tree of arrays to a tree of labels.
@@ -65,29 +72,33 @@ def by_shape(min_axes: int = 2, min_size: int = 1) -> Callable[[Any], Any]:
     """
     for name, value in (("min_axes", min_axes), ("min_size", min_size)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ValueError(f"{name} is an integer of at least 0; got {value!r}.")
-    return lambda tree: jax.tree.map(lambda x: "matrix" if x.ndim >= min_axes and x.size >= min_size else "rest", tree)
+            raise ValueError(f"{name} is an integer of at least 0; got {shown(value)}.")
+    return lambda tree: jax.tree.map(
+        lambda x: "matrix" if x.ndim >= min_axes and x.size >= min_size else "rest", tree
+    )
 
 
-@expressible
+@parseable
 def by_size(small: int, large: int | None = None) -> Callable[[Any], Any]:
-    """Labels ``"small"`` the arrays of fewer than `small` entries, ``"large"`` those of at least `large`.
+    """Labels arrays of fewer than `small` entries ``"small"``, of at least `large` ``"large"``.
 
-    All between, or all others without `large`, are ``"rest"``.
+    All others are ``"rest"``.
 
     Args:
-      small: Entries from which an array is no longer small.
-      large: Entries from which it is large, at least `small`; None labels none so.
+      small: Arrays with fewer entries are small.
+      large: Arrays with this many entries or more are large, at least `small`; None labels none so.
 
     Returns:
       A function from a tree of arrays to a tree of labels.
 
     Raises:
-      ValueError: if `small` is not an integer of at least 0, or `large` not one of at least `small`.
+      ValueError: if `small` is not an integer of at least 0, or `large` is not one of at least
+        `small`.
 
     Example:
       >>> import jax.numpy as jnp
-      >>> by_size(10, large=1000)({"bias": jnp.zeros(3), "kernel": jnp.zeros((3, 8)), "table": jnp.zeros((500, 8))})
+      >>> params = {"bias": jnp.zeros(3), "kernel": jnp.zeros((3, 8)), "table": jnp.zeros((500, 8))}
+      >>> by_size(10, large=1000)(params)
       {'bias': 'small', 'kernel': 'rest', 'table': 'large'}
     """
     check_integer("small", small, 0, "the entries from which an array is no longer small")
@@ -102,37 +113,41 @@ def by_size(small: int, large: int | None = None) -> Callable[[Any], Any]:
     return lambda tree: jax.tree.map(label, tree)
 
 
-@expressible
-def first_of(*labels: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Labels each array by the first of these functions that calls it something else than ``"rest"``.
+@parseable
+def first_label(*labels: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Labels each array by the first of several functions whose label is not ``"rest"``.
 
-    ``first_of(norms_and_biases(), embeddings(), first_and_last("Conv_0", "Dense_1"))`` knows the labels ``"vector"``,
-    ``"embedding"``, ``"first"``, ``"last"`` and ``"rest"``; the bias of ``Dense_1`` is a ``"vector"``, since that is
-    asked first.
+    ``first_label(norms_and_biases(), embeddings(), first_and_last("Conv_0", "Dense_1"))`` gives the
+    labels ``"vector"``, ``"embedding"``, ``"first"``, ``"last"`` and ``"rest"``. The bias of
+    ``Dense_1`` is a ``"vector"``, since `norms_and_biases` is first.
 
     Args:
-      *labels: At least one: `by_path`, `by_shape`, `by_size`, `norms_and_biases`, `embeddings`, `first_and_last`, or
-        any function from a tree of arrays to a tree of labels.
+      *labels: At least one: `by_path`, `by_shape`, `by_size`, `norms_and_biases`, `embeddings`,
+        `first_and_last`, or any function from a tree of arrays to a tree of labels.
 
     Returns:
       A function from a tree of arrays to a tree of labels.
 
     Raises:
-      ValueError: if there is no function, or something else than functions.
+      ValueError: if there is no argument, or one is not a function.
 
     Example:
       >>> import jax.numpy as jnp
-      >>> labels = first_of(by_size(10), by_path({"*embedding": "embedding"}))
-      >>> labels({"bias": jnp.zeros(3), "embedding": jnp.zeros((9, 3)), "kernel": jnp.zeros((3, 8))})
+      >>> labels = first_label(by_size(10), by_path({"*embedding": "embedding"}))
+      >>> table, kernel = jnp.zeros((9, 3)), jnp.zeros((3, 8))
+      >>> labels({"bias": jnp.zeros(3), "embedding": table, "kernel": kernel})
       {'bias': 'small', 'embedding': 'embedding', 'kernel': 'rest'}
     """
     if not labels or not all(callable(one) for one in labels):
         raise ValueError(
-            f"first_of takes functions from a tree to labels, as in first_of(by_size(9), by_shape()); got {labels!r}."
+            "first_label takes functions from a tree to labels, as in first_label(by_size(9),"
+            f" by_shape()); got {labels!r}."
         )
 
     def label(tree):
         found = [one(tree) for one in labels]
-        return jax.tree.map(lambda *each: next((one for one in each if one != "rest"), "rest"), *found)
+        return jax.tree.map(
+            lambda *each: next((one for one in each if one != "rest"), "rest"), *found
+        )
 
     return label

@@ -1,4 +1,4 @@
-"""A compressor for each stretch of training."""
+"""A compressor for each phase of training."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,53 +9,60 @@ import optax
 from jax import lax
 
 from jaxcompress._compat import may_differ, vary
-from jaxcompress.base import Compressor, Reduced, expressible, facts_of
-from jaxcompress.ops.checks import check_no_momentum
+from jaxcompress.base import Compressor, Reduced, parseable
 
 
 class SwitchState(NamedTuple):
-    """Where the schedule stands, and the state of every compressor, waiting or not."""
+    """The step count of the schedule, and the state of every compressor."""
 
     count: jax.Array  # int32 (): steps taken
-    inner: tuple[Any, ...]  # one state a compressor
+    inner: tuple[Any, ...]  # one state per compressor
 
 
-@expressible
+@parseable
 def switch(schedule: Callable[[jax.Array], Any], *compressors: Compressor) -> Compressor:
-    """Averages by ``compressors[min(schedule(count), last)]``, where `count` is the number of steps taken.
+    """Averages by ``compressors[min(schedule(count), last)]`` after `count` steps.
 
-    All are compiled into one step; only the chosen one runs, and only its state moves on. Put the memory outside,
-    ``error_feedback(switch(...))``, so that nothing is left behind in one that is no longer used.
+    All are compiled into one step. Only the chosen one runs, and only its state changes. Put the
+    memory outside, ``error_feedback(switch(...))``, so that no residual stays in an unused
+    compressor.
 
-    How it travels: as the chosen compressor; `bits` then depends on the step and is a float32 number. For the rule
-    `min_compression_rate` of `compress`, an array counts with the smallest message that any of them makes of it.
+    How it travels: as the chosen compressor; `bits` then depends on the step and is float32. For
+    `min_compression_rate` of `compress`, the smallest message of all compressors counts.
 
     Args:
-      schedule: ``count -> index``, the same on all workers; `warmup`, or any function that can be jitted.
+      schedule: ``count -> index``, the same on all workers; `warmup`, or any jittable function.
       *compressors: At least one.
 
     Returns:
       A `Compressor` with the states of all.
 
     Raises:
-      ValueError: if there is no compressor, if `schedule` is not a function, or, while tracing, if the index may differ
-        between workers: some would then wait for ever for the others.
+      ValueError: if there is no compressor, `schedule` is not a function, or a compressor has a
+        momentum; while tracing, if the index may differ between workers, which would deadlock.
 
     Example:
       >>> from jaxcompress.collectives.dense import dense
       >>> from jaxcompress.compressors.sparsifiers.top_k import top_k
       >>> from jaxcompress.schedules.warmup import warmup
-      >>> switch(warmup(1000), dense(), top_k(0.01)).expression
-      'switch(warmup(1000), dense(), top_k(0.01))'
+      >>> switch(warmup(1000), dense(), top_k(0.01))
+      switch(warmup(1000), dense(), top_k(0.01))
     """
     if not callable(schedule) or isinstance(schedule, Compressor) or not _gives_an_index(schedule):
         raise ValueError(
-            f"switch begins with a schedule, as in switch(warmup(1000), dense(), top_k(0.01)); got {schedule!r}."
+            "switch begins with a schedule, as in switch(warmup(1000), dense(), top_k(0.01)); got"
+            f" {schedule!r}."
         )
     if not compressors or not all(isinstance(one, Compressor) for one in compressors):
-        raise ValueError(f"switch takes compressors after its schedule, at least one; got {compressors!r}.")
+        raise ValueError(
+            f"switch takes compressors after its schedule, at least one; got {compressors!r}."
+        )
     for one in compressors:
-        check_no_momentum("switch", one)
+        if one.dense_transform is not None:
+            raise ValueError(
+                f"{one!r} has a momentum, which would stop while switch runs another. Put it"
+                " outside: momentum_correction(switch(…))."
+            )
 
     def init(key, params):
         keys = jax.random.split(key, len(compressors))
@@ -66,35 +73,49 @@ def switch(schedule: Callable[[jax.Array], Any], *compressors: Compressor) -> Co
         index = jnp.asarray(schedule(state.count))
         if may_differ(index, axis_name):
             raise ValueError(
-                "the index of switch differs between workers, so they would average by different compressors and wait "
-                "for each other for ever. Make the schedule depend on the step count alone, or average what it reads."
+                "the index of switch differs between workers, so they would average by different"
+                " compressors and wait for each other for ever. Make the schedule depend on the"
+                " step count alone, or average what it reads."
             )
 
         def branch(place):
             def run(states):
-                reduced, new = compressors[place].reduce(key, updates, states[place], axis_name)
-                # All branches must agree on types: `sent` may differ between workers even where this one sends nothing.
-                sent = vary(reduced.sent, axis_name)
-                return Reduced(reduced.mean, sent, jnp.asarray(reduced.bits, jnp.float32)), (
-                    *states[:place],
-                    new,
-                    *states[place + 1 :],
+                one = compressors[place]
+                reduced, new = one.reduce(key, updates, states[place], axis_name)
+                # All branches must have the same types: even if a residual is constant, or a
+                # memory is wider than the updates.
+                mean, residual = (
+                    jax.tree.map(lambda x, like: x.astype(like.dtype), tree, updates)
+                    for tree in (reduced.mean, vary(reduced.residual, axis_name))
                 )
+                reduced = Reduced(mean, residual, jnp.asarray(reduced.bits, jnp.float32))
+                return reduced, (*states[:place], new, *states[place + 1 :])
 
             return run
 
         index = jnp.clip(index, 0, len(compressors) - 1)
-        reduced, states = lax.switch(index, [branch(i) for i in range(len(compressors))], state.inner)
+        reduced, states = lax.switch(
+            index, [branch(i) for i in range(len(compressors))], state.inner
+        )
         return reduced, SwitchState(jnp.asarray(optax.safe_increment(state.count)), states)
 
     def message_bits(params):
-        return jax.tree.map(lambda *bits: min(bits), *(one.message_bits(params) for one in compressors))
+        return jax.tree.map(
+            lambda *bits: min(bits), *(one.message_bits(params) for one in compressors)
+        )
 
-    return Compressor(init, reduce, message_bits, **facts_of(*compressors))
+    return Compressor(
+        init,
+        reduce,
+        message_bits,
+        has_memory=any(one.has_memory for one in compressors),
+        contracts=all(one.contracts for one in compressors),
+        sparsifies=all(one.sparsifies for one in compressors),
+    )
 
 
 def _gives_an_index(schedule: Callable) -> bool:
-    """Whether `schedule` takes a count to an integer; one that reads a mesh axis can only be asked while tracing."""
+    """Whether `schedule` maps a count to an integer; True if it reads a mesh axis."""
     try:
         index = jax.eval_shape(schedule, jax.ShapeDtypeStruct((), jnp.int32))
     except NameError:

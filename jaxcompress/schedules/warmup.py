@@ -1,21 +1,22 @@
-"""A start with less compression."""
+"""Less compression at the start of training."""
 
 from collections.abc import Callable
 
 import jax
 
-from jaxcompress.base import expressible
+from jaxcompress.base import parseable
 
 
-@expressible
+@parseable
 def warmup(steps: int) -> Callable[[jax.Array], jax.Array]:
-    """The schedule that moves on by one every `steps` steps: ``index = count // steps``.
+    """The schedule whose index grows by one every `steps` steps: ``index = count // steps``.
 
-    With `switch`, which stays at its last compressor, ``switch(warmup(1000), dense(), top_k(0.01))`` is dense for the
-    first 1,000 steps, and ``switch(warmup(1000), top_k(0.25), top_k(0.04), top_k(0.01))`` a ladder of densities.
+    `switch` stays at its last compressor. So ``switch(warmup(1000), dense(), top_k(0.01))`` is
+    dense for the first 1,000 steps. ``switch(warmup(1000), top_k(0.25), top_k(0.04), top_k(0.01))``
+    lowers the density in stages.
 
     Args:
-      steps: Steps on each rung, from 1 to 2^31 - 1.
+      steps: Steps per stage, from 1 to 2^31 - 1.
 
     Returns:
       A schedule from the number of steps taken to an index.
@@ -31,5 +32,8 @@ def warmup(steps: int) -> Callable[[jax.Array], jax.Array]:
       Lin et al., `Deep Gradient Compression <https://arxiv.org/abs/1712.01887>`_, 2017
     """
     if isinstance(steps, bool) or not isinstance(steps, int) or not 1 <= steps < 2**31:
-        raise ValueError(f"steps is the number of steps on each rung, an integer from 1 to 2^31 - 1; got {steps!r}.")
+        raise ValueError(
+            "steps is the number of steps at each stage, an integer from 1 to 2^31 - 1; got"
+            f" {steps!r}."
+        )
     return lambda count: count // steps

@@ -17,7 +17,9 @@ def test_every_worker_gets_the_leaders_message_bit_by_bit(leader):
     mesh = jaxcompress.data_mesh(WORKERS)
     random = np.random.default_rng(leader)
     message = {
-        "floats": jnp.asarray(random.standard_normal((WORKERS, 5)), jnp.float32).at[:, 0].set(jnp.nan),
+        "floats": jnp.asarray(random.standard_normal((WORKERS, 5)), jnp.float32)
+        .at[:, 0]
+        .set(jnp.nan),
         "bytes": jnp.asarray(random.integers(0, 256, (WORKERS, 3)), jnp.uint8),
         "halves": jnp.asarray(random.standard_normal((WORKERS, 2)), jnp.bfloat16),
     }

@@ -1,11 +1,21 @@
-"""The plain average costs what a plain `pmean` costs, and the fused one is the same average in fewer collectives."""
+"""The plain average costs what a plain `pmean` costs, and the fused one is the same average in
+fewer collectives.
+"""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from helpers import WORKERS, assert_close, assert_same_bits, first_state, mean_over_workers, random_updates, run
+from helpers import (
+    WORKERS,
+    assert_close,
+    assert_same_bits,
+    first_state,
+    mean_over_workers,
+    random_updates,
+    run,
+)
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
@@ -56,7 +66,8 @@ def train_step(average):
 def plain_pmean() -> optax.GradientTransformation:
     """``lax.pmean`` as a link of a chain."""
     return optax.GradientTransformation(
-        lambda params: optax.EmptyState(), lambda updates, state, params=None: (lax.pmean(updates, "data"), state)
+        lambda params: optax.EmptyState(),
+        lambda updates, state, params=None: (lax.pmean(updates, "data"), state),
     )
 
 
@@ -81,7 +92,9 @@ def test_the_fused_mean_moves_the_same_bytes_in_one_compiled_all_reduce():
 
 
 def test_small_arrays_of_a_dtype_share_a_buffer_and_large_ones_are_not_copied():
-    asked = jaxcompress.traffic(on_workers(lambda x: fused_mean(x, "data")), random_updates(0, params()))[0]
+    asked = jaxcompress.traffic(
+        on_workers(lambda x: fused_mean(x, "data")), random_updates(0, params())
+    )[0]
     # In entries: the large array itself, then the small ones of each dtype.
     assert sorted((each.dtypes, each.payload_bytes) for each in asked.collectives) == [
         (("bfloat16",), 2 * (21 + 9)),
@@ -99,7 +112,9 @@ def test_the_fused_mean_is_pmean():
 
 @pytest.mark.parametrize("tree", [{}, {"masked": optax.MaskedNode(), "none": None}])
 def test_the_fused_mean_of_nothing_is_nothing(tree):
-    make = jax.make_jaxpr(lambda: fused_mean(tree, "data"), axis_env=[("data", WORKERS)], return_shape=True)
+    make = jax.make_jaxpr(
+        lambda: fused_mean(tree, "data"), axis_env=[("data", WORKERS)], return_shape=True
+    )
     jaxpr, mean = make()
     assert mean == tree
     assert jaxcompress.traffic_of_jaxpr(jaxpr, {"data": WORKERS}).payload_bytes == 0

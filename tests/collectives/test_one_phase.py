@@ -2,11 +2,20 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
-from helpers import WORKERS, assert_same_bits, random_updates, run, runner
+from helpers import (
+    WORKERS,
+    assert_close,
+    assert_same_bits,
+    mean_over_workers,
+    random_updates,
+    run,
+    runner,
+)
 
 import jaxcompress
-from jaxcompress import one_phase, power_sgd, qsgd, sign
+from jaxcompress import block_top_k, one_phase, power_sgd, qsgd, sign, top_k
 
 ONE = one_phase(sign(32))
 
@@ -26,21 +35,31 @@ def test_it_is_what_a_scheme_does_by_itself_for_few_workers():
     assert_same_bits(given.sent, plain.sent)
 
 
-def test_what_was_sent_and_the_rest_make_the_updates():
+def test_the_mean_and_the_residuals_make_the_updates():
     updates = random_updates(2, jnp.zeros(100))
+    outcome = run(one_phase(qsgd(4)), updates, ())
+    kept = outcome.mean[0] + mean_over_workers(outcome.residual)
+    assert_close(kept, mean_over_workers(updates).astype(np.float32))
+    assert np.any(outcome.residual)
 
-    def parts(x):
-        reduced = one_phase(qsgd(4)).reduce(jax.random.key(0), x, (), "data")[0]
-        return reduced.sent + reduced.rest
 
-    assert jnp.allclose(jax.vmap(parts, axis_name="data")(updates), updates, atol=1e-6)
+@pytest.mark.parametrize("inner", [block_top_k(0.1), top_k(0.1), qsgd(2), qsgd(8)], ids=repr)
+def test_it_is_a_contraction_and_a_sparsifier_as_inner_is(inner):
+    route = one_phase(inner)
+    assert (route.contracts, route.sparsifies) == (inner.contracts, inner.sparsifies)
 
 
 def test_a_compressor_without_a_codec_is_refused():
-    with pytest.raises(ValueError, match=r"one_phase hands values to a codec, and power_sgd\(2\) has none"):
+    with pytest.raises(
+        ValueError,
+        match=r"one_phase needs an inner compressor with a codec, and power_sgd\(2\) has",
+    ):
         one_phase(power_sgd(2))
 
 
 def test_its_codec_serves_as_inner():
-    assert jaxcompress.top_k(0.1, inner=one_phase(qsgd(8))).expression == "top_k(0.1, inner=one_phase(qsgd(8)))"
-    assert ONE.codec is not None and ONE.codec.piece == 32
+    assert (
+        repr(jaxcompress.top_k(0.1, inner=one_phase(qsgd(8))))
+        == "top_k(0.1, inner=one_phase(qsgd(8)))"
+    )
+    assert ONE.codec is not None and ONE.codec.chunk == 32

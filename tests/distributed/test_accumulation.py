@@ -8,7 +8,16 @@ import pytest
 from helpers import FLOAT32, assert_close
 
 import jaxcompress
-from jaxcompress import compress, data_mesh, error_feedback, init_state, make_train_step, replicate, shard_batch, top_k
+from jaxcompress import (
+    compress,
+    data_mesh,
+    error_feedback,
+    init_state,
+    make_train_step,
+    replicate,
+    shard_batch,
+    top_k,
+)
 
 WORKERS, ROWS = 2, 24
 RNG = np.random.default_rng(0)
@@ -19,14 +28,24 @@ W = RNG.standard_normal((40, 30), np.float32)
 def loss_fn(params, extra, batch):
     x, y = batch
     seen = {"batches": extra["batches"] + 1}
-    return jnp.mean(jnp.square(x @ params["w"] - y)), (seen, {"rows": jnp.float32(len(x)), "top": jnp.max(x)})
+    return jnp.mean(jnp.square(x @ params["w"] - y)), (
+        seen,
+        {"rows": jnp.float32(len(x)), "top": jnp.max(x)},
+    )
 
 
 def one_step(micro_batches, dtype=jnp.float32, batch=BATCH):
-    optimizer, mesh = optax.chain(compress(error_feedback(top_k(0.1))), optax.sgd(0.1)), data_mesh(WORKERS)
+    optimizer, mesh = (
+        optax.chain(compress(error_feedback(top_k(0.1))), optax.sgd(0.1)),
+        data_mesh(WORKERS),
+    )
     params = replicate({"w": jnp.asarray(W, dtype)}, mesh)
     step = make_train_step(loss_fn, optimizer, mesh, micro_batches=micro_batches)
-    arguments = params, init_state(optimizer, params, mesh), replicate({"batches": np.float32(0)}, mesh)
+    arguments = (
+        params,
+        init_state(optimizer, params, mesh),
+        replicate({"batches": np.float32(0)}, mesh),
+    )
     traced = step.trace(*arguments, shard_batch(batch, mesh))
     return traced.jaxpr, step(*arguments, shard_batch(batch, mesh))
 
@@ -45,7 +64,8 @@ def test_bytes_of_a_sample_fall_with_the_number_of_parts():
     """Four times the rows in four parts: the same message, so a quarter of the bytes a row."""
     four = tuple(np.concatenate([x] * 4) for x in BATCH)
     one, many = (
-        jaxcompress.traffic_of_jaxpr(one_step(parts, batch=batch)[0]) for parts, batch in ((1, BATCH), (4, four))
+        jaxcompress.traffic_of_jaxpr(one_step(parts, batch=batch)[0])
+        for parts, batch in ((1, BATCH), (4, four))
     )
     assert many.payload_bytes == one.payload_bytes > 0
     assert many.wire_bytes / (4 * ROWS) == one.wire_bytes / ROWS / 4
@@ -67,13 +87,18 @@ def test_gradients_of_bfloat16_parameters_are_added_up_in_float32():
 def test_counters_and_keys_pass_from_part_to_part():
     def loss(params, extra, batch):
         key, _ = jax.random.split(extra["key"])
-        return jnp.mean(params["w"] * batch[0].mean()), ({"key": key, "count": extra["count"] + 1}, {})
+        return jnp.mean(params["w"] * batch[0].mean()), (
+            {"key": key, "count": extra["count"] + 1},
+            {},
+        )
 
     mesh, optimizer = data_mesh(WORKERS), optax.chain(compress(jaxcompress.dense()), optax.sgd(1.0))
     params = replicate({"w": jnp.zeros(3)}, mesh)
     step = make_train_step(loss, optimizer, mesh, micro_batches=4)
     extra = replicate({"key": jax.random.key(0), "count": jnp.int32(0)}, mesh)
-    _, _, extra, _ = step(params, init_state(optimizer, params, mesh), extra, shard_batch(BATCH, mesh))
+    _, _, extra, _ = step(
+        params, init_state(optimizer, params, mesh), extra, shard_batch(BATCH, mesh)
+    )
     assert extra["count"] == 4
     key = jax.random.key(0)
     for _ in range(4):
@@ -82,7 +107,9 @@ def test_counters_and_keys_pass_from_part_to_part():
 
 
 def test_rows_that_do_not_divide_are_refused():
-    with pytest.raises(ValueError, match=r"micro_batches cuts each worker's rows .* 12 rows do not divide by 5"):
+    with pytest.raises(
+        ValueError, match=r"micro_batches cuts each worker's rows .* 12 rows do not divide by 5"
+    ):
         one_step(5)
     with pytest.raises(ValueError, match=r"micro_batches is .* at least 1; got 0"):
         one_step(0)

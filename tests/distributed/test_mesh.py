@@ -3,9 +3,14 @@
 import jax
 import pytest
 from jax.sharding import AxisType
-from processes import free_port, joined, lines_of, run_python, run_together
+from subprocesses import free_port, joined, lines_of, run_python, run_together
 
-from jaxcompress.distributed.mesh import data_mesh, initialize_processes, node_mesh, virtual_cpu_workers
+from jaxcompress.distributed.mesh import (
+    data_mesh,
+    initialize_processes,
+    node_mesh,
+    virtual_cpu_workers,
+)
 
 DEVICES = 8  # of tests/conftest.py
 
@@ -24,7 +29,9 @@ def test_fewer_workers_are_the_first_devices():
 
 
 def test_more_workers_than_devices_are_refused_with_the_way_to_get_them():
-    with pytest.raises(ValueError, match=r"there are 8 cpu devices.*got 9\..*virtual_cpu_workers\(9\)"):
+    with pytest.raises(
+        ValueError, match=r"there are 8 cpu devices.*got 9\..*virtual_cpu_workers\(9\)"
+    ):
         data_mesh(DEVICES + 1)
 
 
@@ -38,10 +45,18 @@ def test_workers_below_one_are_refused(workers):
 
 @pytest.mark.parametrize(
     "arguments",
-    [("127.0.0.1:1", None, None), (None, 2, None), (None, None, 0), ("127.0.0.1:1", 2, None), (None, 2, 0)],
+    [
+        ("127.0.0.1:1", None, None),
+        (None, 2, None),
+        (None, None, 0),
+        ("127.0.0.1:1", 2, None),
+        (None, 2, 0),
+    ],
 )
 def test_incomplete_arguments_of_a_process_are_refused(arguments):
-    with pytest.raises(ValueError, match=r"go together, as in 10\.0\.0\.1:1234, 2 and 0; got coordinator="):
+    with pytest.raises(
+        ValueError, match=r"go together, as in 10\.0\.0\.1:1234, 2 and 0; got coordinator="
+    ):
         initialize_processes(*arguments)
 
 
@@ -65,7 +80,9 @@ def test_one_process_joins_nobody():
 def test_virtual_workers_after_the_start_are_refused_unless_they_are_there():
     jax.devices()
     virtual_cpu_workers(DEVICES)
-    with pytest.raises(ValueError, match=r"5 virtual .* already started with 8\..*JAX_NUM_CPU_DEVICES=5"):
+    with pytest.raises(
+        ValueError, match=r"5 virtual .* already started with 8\..*JAX_NUM_CPU_DEVICES=5"
+    ):
         virtual_cpu_workers(5)
 
 
@@ -89,21 +106,28 @@ print(jax.process_count(), jaxcompress.data_mesh().size)
 
 def test_the_workers_of_two_processes_stand_in_their_order_and_none_is_left_out():
     body = """
-print([device.process_index for device in jaxcompress.data_mesh().devices], jaxcompress.data_mesh(4).size)
+indices = [device.process_index for device in jaxcompress.data_mesh().devices]
+print(indices, jaxcompress.data_mesh(4).size)
 try:
     jaxcompress.data_mesh(2)
 except ValueError as error:
     print(error)
 """
     port = free_port()
-    of_each = lines_of(run_together([joined(body, place, 2, port, devices=2) for place in range(2)]))
-    assert of_each == [["[0, 0, 1, 1] 4", "2 processes bring 4 workers together; got workers=2."]] * 2
+    of_each = lines_of(
+        run_together([joined(body, place, 2, port, devices=2) for place in range(2)])
+    )
+    assert (
+        of_each == [["[0, 0, 1, 1] 4", "2 processes bring 4 workers together; got workers=2."]] * 2
+    )
 
 
 def test_a_node_mesh_has_the_slow_axis_first():
     mesh = node_mesh(2)
     assert dict(mesh.shape) == {"node": 2, "gpu": 4}
-    assert [device.id for device in mesh.devices.ravel()] == sorted(device.id for device in jax.devices())
+    assert [device.id for device in mesh.devices.ravel()] == sorted(
+        device.id for device in jax.devices()
+    )
 
 
 def test_one_process_is_one_node_unless_it_is_told_otherwise():
@@ -114,12 +138,16 @@ def test_one_process_is_one_node_unless_it_is_told_otherwise():
 
 @pytest.mark.parametrize("nodes", [3, 16])
 def test_workers_that_do_not_divide_among_nodes_are_refused_with_those_that_do(nodes):
-    with pytest.raises(ValueError, match=f"nodes={nodes} does not divide 8 workers; .* 1, 2, 4, 8 nodes"):
+    with pytest.raises(
+        ValueError, match=f"nodes={nodes} does not divide 8 workers; .* 1, 2, 4, 8 nodes"
+    ):
         node_mesh(nodes)
 
 
 @pytest.mark.usefixtures("as_users_run_it")
 @pytest.mark.parametrize("nodes", [0, -1, 2.0, True])
 def test_what_counts_no_nodes_is_refused(nodes):
-    with pytest.raises(ValueError, match="nodes is the number of nodes, an integer of at least 1; got"):
+    with pytest.raises(
+        ValueError, match="nodes is the number of nodes, an integer of at least 1; got"
+    ):
         node_mesh(nodes)

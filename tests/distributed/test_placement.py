@@ -14,17 +14,21 @@ from jax.sharding import PartitionSpec as P
 import jaxcompress
 from jaxcompress import PerWorker, data_mesh
 from jaxcompress.distributed.placement import (
-    as_block,
+    expand_worker_axis,
     init_state,
-    own_part,
     replicate,
     reshard_workers,
     shard_batch,
+    squeeze_worker_axis,
     state_specs,
 )
 
 WORKERS = 4
-STATE = {"memory": PerWorker({"a": jnp.zeros(3), "b": jnp.zeros(())}), "momentum": jnp.zeros(3), "none": None}
+STATE = {
+    "memory": PerWorker({"a": jnp.zeros(3), "b": jnp.zeros(())}),
+    "momentum": jnp.zeros(3),
+    "none": None,
+}
 
 
 def overwrite(tree):
@@ -104,7 +108,10 @@ def test_a_batch_without_rows_is_refused():
 
 def test_first_state_is_the_optimizer_s_with_a_row_for_every_worker():
     optimizer = optax.chain(
-        jaxcompress.compress(jaxcompress.monitor(jaxcompress.error_feedback(jaxcompress.power_sgd(2)))), optax.adam(0.1)
+        jaxcompress.compress(
+            jaxcompress.monitor(jaxcompress.error_feedback(jaxcompress.power_sgd(2)))
+        ),
+        optax.adam(0.1),
     )
     params = {"matrix": jnp.zeros((20, 10)), "vector": jnp.zeros((3,))}
     placed, plain = init_state(optimizer, params, data_mesh(WORKERS)), optimizer.init(params)
@@ -112,7 +119,9 @@ def test_first_state_is_the_optimizer_s_with_a_row_for_every_worker():
     assert jax.tree.structure(placed) == jax.tree.structure(plain)
     rows = 0
     for one, first in zip(
-        jax.tree.leaves(placed, **is_per_worker), jax.tree.leaves(plain, **is_per_worker), strict=True
+        jax.tree.leaves(placed, **is_per_worker),
+        jax.tree.leaves(plain, **is_per_worker),
+        strict=True,
     ):
         if isinstance(first, PerWorker):
             rows += 1
@@ -125,18 +134,22 @@ def test_first_state_is_the_optimizer_s_with_a_row_for_every_worker():
 
 
 def test_specs_follow_the_state():
-    assert state_specs(STATE) == {"memory": PerWorker({"a": P("data"), "b": P("data")}), "momentum": P(), "none": None}
+    assert state_specs(STATE) == {
+        "memory": PerWorker({"a": P("data"), "b": P("data")}),
+        "momentum": P(),
+        "none": None,
+    }
     assert state_specs(STATE, ("node", "gpu"))["memory"].value["a"] == P(("node", "gpu"))
 
 
 def test_a_block_of_one_row_is_one_worker_s_own_part():
-    block = as_block(STATE)
+    block = expand_worker_axis(STATE)
     assert jax.tree.map(jnp.shape, block) == {
         "memory": PerWorker({"a": (1, 3), "b": (1,)}),
         "momentum": (3,),
         "none": None,
     }
-    assert_same_bits(own_part(block), STATE)
+    assert_same_bits(squeeze_worker_axis(block), STATE)
 
 
 def resharded(rows: np.ndarray, workers: int) -> np.ndarray:
@@ -156,7 +169,9 @@ def test_the_mean_of_a_memory_outlives_any_change_of_workers(old, new, seed):
     rows = memory(old, seed)
     found = resharded(rows, new)
     assert found.shape == (new, 2, 3)
-    np.testing.assert_allclose(found.mean(axis=0, dtype=np.float64), rows.mean(axis=0, dtype=np.float64), **FLOAT32)
+    np.testing.assert_allclose(
+        found.mean(axis=0, dtype=np.float64), rows.mean(axis=0, dtype=np.float64), **FLOAT32
+    )
 
 
 @pytest.mark.parametrize("workers", [1, 3, 7, 8])
@@ -172,9 +187,12 @@ def test_half_the_workers_average_pairs_and_double_copy_them():
 
 
 def test_four_workers_become_three_in_proportion_to_their_shares():
-    # In twelfths, an old share is 3 long and a new one 4: [0, 4) holds all of [0, 3) and a third of [3, 6).
+    # In twelfths, an old share is 3 long and a new one 4: [0, 4) holds all of [0, 3) and a third of
+    # [3, 6).
     shares = np.array([[3, 1, 0, 0], [0, 2, 2, 0], [0, 0, 1, 3]]) / 4
-    np.testing.assert_allclose(resharded(memory(4), 3), np.tensordot(shares, memory(4), 1), **FLOAT32)
+    np.testing.assert_allclose(
+        resharded(memory(4), 3), np.tensordot(shares, memory(4), 1), **FLOAT32
+    )
 
 
 def test_one_worker_s_memory_is_copied_to_five():
@@ -184,7 +202,8 @@ def test_one_worker_s_memory_is_copied_to_five():
 @pytest.mark.parametrize("workers", [0, -2])
 def test_a_number_of_workers_below_one_is_refused(workers):
     with pytest.raises(
-        ValueError, match=f"workers is the new number of workers, an integer of at least 1; got {workers}"
+        ValueError,
+        match=f"workers is the new number of workers, an integer of at least 1; got {workers}",
     ):
         reshard_workers(STATE, workers)
 
@@ -196,10 +215,17 @@ def test_state_without_a_mean_is_not_resharded(dtype):
 
 
 def test_a_state_without_rows_of_workers_is_refused_by_the_step():
-    mesh, optimizer = jaxcompress.data_mesh(4), jaxcompress.compress(jaxcompress.error_feedback(jaxcompress.top_k(0.1)))
+    mesh, optimizer = (
+        jaxcompress.data_mesh(4),
+        jaxcompress.compress(jaxcompress.error_feedback(jaxcompress.top_k(0.1))),
+    )
     params = jaxcompress.replicate({"x": jnp.zeros((30, 30))}, mesh)
-    step = jaxcompress.make_train_step(lambda params, extra, batch: (0.0, (extra, {})), optimizer, mesh)
-    with pytest.raises(ValueError, match=r"of the 4 workers along .data.; got \[\(30,\)\]. jaxcompress.init_state"):
+    step = jaxcompress.make_train_step(
+        lambda params, extra, batch: (0.0, (extra, {})), optimizer, mesh
+    )
+    with pytest.raises(
+        ValueError, match=r"of the 4 workers along .data.; got \[\(30,\)\]. jaxcompress.init_state"
+    ):
         step(params, optimizer.init(params), {}, jnp.zeros((4,)))
 
 
@@ -214,7 +240,9 @@ def test_axes_are_named_in_the_order_of_the_mesh(axes):
 
 
 def test_a_batch_of_no_rows_is_refused():
-    with pytest.raises(ValueError, match=r"at least one row for every worker; got an array of shape \(0, 3\)"):
+    with pytest.raises(
+        ValueError, match=r"at least one row for every worker; got an array of shape \(0, 3\)"
+    ):
         shard_batch({"x": np.zeros((0, 3))}, data_mesh(WORKERS))
 
 
@@ -222,7 +250,9 @@ def test_a_batch_of_no_rows_is_refused():
 def test_a_state_needs_devices_and_shapes_of_it_do_not():
     optimizer, params = optax.sgd(0.1, momentum=0.9), {"w": jnp.zeros(3)}
     mesh = jaxcompress.VirtualMesh(64)
-    with pytest.raises(ValueError, match=r"AbstractMesh has no devices.*eval_shape.*VirtualMesh\(workers\)"):
+    with pytest.raises(
+        ValueError, match=r"AbstractMesh has no devices.*eval_shape.*VirtualMesh\(workers\)"
+    ):
         init_state(optimizer, params, mesh.abstract)
     shapes = jax.eval_shape(lambda params: init_state(optimizer, params, mesh), params)
     assert jax.tree.leaves(shapes)[0].shape == (3,)

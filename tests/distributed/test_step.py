@@ -1,4 +1,6 @@
-"""The training step: local gradients, what is averaged, what is donated, and what must not differ."""
+"""The training step: local gradients, what is averaged, what is donated, and what must
+not differ.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -10,16 +12,16 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress import (
-    as_block,
     block_max,
     compress,
     data_mesh,
     dense,
     error_feedback,
+    expand_worker_axis,
     init_state,
-    own_part,
     replicate,
     shard_batch,
+    squeeze_worker_axis,
     state_specs,
     top_k,
 )
@@ -57,7 +59,12 @@ def start(loss_fn=loss_of, extra=None, workers=WORKERS, optimizer=None, axis_nam
     params = replicate({"w": W}, mesh)
     state = init_state(optimizer, params, mesh, axis_name)
     step = make_train_step(loss_fn, optimizer, mesh, axis_name)
-    return step, (params, state, replicate({} if extra is None else extra, mesh), shard_batch((X, Y), mesh, axis_name))
+    return step, (
+        params,
+        state,
+        replicate({} if extra is None else extra, mesh),
+        shard_batch((X, Y), mesh, axis_name),
+    )
 
 
 def gradients_by(value_and_grad, **check) -> np.ndarray:
@@ -67,13 +74,19 @@ def gradients_by(value_and_grad, **check) -> np.ndarray:
         return value_and_grad(w, x, y)[1][None]
 
     run = jax.shard_map(
-        one_worker, mesh=data_mesh(WORKERS), in_specs=(P(), P("data"), P("data")), out_specs=P("data"), **check
+        one_worker,
+        mesh=data_mesh(WORKERS),
+        in_specs=(P(), P("data"), P("data")),
+        out_specs=P("data"),
+        **check,
     )
     return np.asarray(jax.jit(run)(W, X, Y))
 
 
 def expected_gradients() -> np.ndarray:
-    return np.stack([numpy_gradient(x, y, W) for x, y in zip(of_workers(X), of_workers(Y), strict=True)])
+    return np.stack(
+        [numpy_gradient(x, y, W) for x, y in zip(of_workers(X), of_workers(Y), strict=True)]
+    )
 
 
 @pytest.mark.parametrize("check_vma", [True, False])
@@ -146,7 +159,8 @@ def test_running_statistics_become_the_average_over_workers():
     step, arguments = start(loss, {"mean": mean, "var": var})
     _, _, extra, _ = step(*arguments)
     np.testing.assert_allclose(extra["mean"], 0.9 * mean + 0.1 * X.mean(axis=0), **FLOAT32)
-    # Local statistics: the variance within each worker's rows, averaged, is not that of the whole batch.
+    # Local statistics: the variance within each worker's rows, averaged, is not that of the whole
+    # batch.
     within = of_workers(X).var(axis=1).mean(axis=0)
     np.testing.assert_allclose(extra["var"], 0.9 * var + 0.1 * within, **FLOAT32)
     assert extra["mean"].sharding.is_fully_replicated
@@ -186,6 +200,22 @@ def test_a_loss_function_of_another_form_is_told_which(shape):
         step.trace(*arguments)
 
 
+def test_a_loss_function_of_two_arguments_is_refused_before_anything_is_traced():
+    def loss(params, batch):
+        return loss_of(params, {}, batch)[0]
+
+    with pytest.raises(
+        ValueError, match=r"loss function \(params, extra, batch\).*takes \(params, b"
+    ):
+        make_train_step(loss, compress(top_k(0.1)), data_mesh(2))
+
+
+def test_an_integer_parameter_is_refused_by_name():
+    step, (params, state, extra, batch) = start(loss_of, {})
+    with pytest.raises(ValueError, match=r"params at 'steps' is int32.* in extra"):
+        step.trace({**params, "steps": jnp.int32(0)}, state, extra, batch)
+
+
 def test_integers_that_differ_between_workers_are_refused_by_name():
     def differing_extra(params, extra, batch):
         value, _ = loss_of(params, {}, batch)
@@ -220,7 +250,9 @@ def test_parameters_state_and_extra_are_donated_and_the_batch_is_not():
 
 
 def test_the_error_memory_is_written_in_place():
-    """The compiled step holds no second memory beside the donated one, nor the sum of gradient and memory."""
+    """The compiled step holds no second memory beside the donated one, nor the sum of gradient and
+    memory.
+    """
     optimizer = compress(error_feedback(block_max(128)))
     mesh, grads = data_mesh(WORKERS), {"w": jnp.zeros((3, 1024, 128))}
     state = init_state(optimizer, replicate(grads, mesh), mesh)
@@ -229,12 +261,16 @@ def test_the_error_memory_is_written_in_place():
 
     def local(grads, state):
         own = jax.tree.map(lambda x: x[0], grads)
-        mean, state = optimizer.update(own, own_part(state))
-        return mean, as_block(state)
+        mean, state = optimizer.update(own, squeeze_worker_axis(state))
+        return mean, expand_worker_axis(state)
 
     sharded = jax.shard_map(local, mesh=mesh, in_specs=(P("data"), specs), out_specs=(P(), specs))
-    placed = jax.tree.map(lambda spec: NamedSharding(mesh, spec), (P(), specs), is_leaf=lambda one: isinstance(one, P))
-    compiled = jax.jit(sharded, donate_argnums=1, out_shardings=placed).lower(of_all, state).compile()
+    placed = jax.tree.map(
+        lambda spec: NamedSharding(mesh, spec), (P(), specs), is_leaf=lambda one: isinstance(one, P)
+    )
+    compiled = (
+        jax.jit(sharded, donate_argnums=1, out_shardings=placed).lower(of_all, state).compile()
+    )
     assert compiled.memory_analysis().temp_size_in_bytes < 0.2 * grads["w"].nbytes
 
 
@@ -244,7 +280,9 @@ def test_a_step_compiles_once(caplog):
     with jax.log_compiles():
         for _ in range(3):
             params, state, extra, _ = step(params, state, extra, batch)
-    assert len([record for record in caplog.messages if record.startswith("Compiling jit(step)")]) == 1
+    assert (
+        len([record for record in caplog.messages if record.startswith("Compiling jit(step)")]) == 1
+    )
 
 
 def test_replicas_stay_equal_to_the_last_bit():
@@ -258,5 +296,7 @@ def test_replicas_stay_equal_to_the_last_bit():
 
 def test_an_optimizer_that_does_not_average_is_refused():
     step, arguments = start(optimizer=optax.sgd(0.1))
-    with pytest.raises(ValueError, match="updates at 'w' would differ between workers after this step"):
+    with pytest.raises(
+        ValueError, match="updates at 'w' would differ between workers after this step"
+    ):
         step.trace(*arguments)

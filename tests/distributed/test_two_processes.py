@@ -1,4 +1,6 @@
-"""The same training on one device, on two devices of one process, and on two processes joined by gloo."""
+"""The same training on one device, on two devices of one process, and on two processes joined by
+gloo.
+"""
 
 import json
 from collections.abc import Callable
@@ -9,15 +11,20 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from helpers import FLOAT32
-from processes import free_port, joined, run_together
+from subprocesses import free_port, joined, run_together
 
 import jaxcompress
 
 WORKERS, ROWS, STEPS = 2, 32, 6
-COMPRESSORS = ["error_feedback(top_k(0.1))", "error_feedback(power_sgd(2))", "error_feedback(qsgd(4))"]
+COMPRESSORS = [
+    "error_feedback(top_k(0.1))",
+    "error_feedback(power_sgd(2))",
+    "error_feedback(qsgd(4))",
+]
 
-# All runs are processes that start as a user's do, and write what they end with: the tests' own process compiles with
-# other flags, and rounds otherwise. They share this file's functions and nothing else.
+# All runs are processes that start as a user's do, and write what they end with: the tests' own
+# process compiles with other flags, and rounds otherwise. They share this file's functions and
+# nothing else.
 SAVE = """
 import sys
 sys.path.insert(0, "tests/distributed")
@@ -45,11 +52,15 @@ def loss_of(params, extra, batch):
 
 
 def optimizer_of(expression: str) -> optax.GradientTransformation:
-    return optax.chain(jaxcompress.compress(jaxcompress.parse(expression)), optax.sgd(0.3, momentum=0.9))
+    return optax.chain(
+        jaxcompress.compress(jaxcompress.parse(expression)), optax.sgd(0.3, momentum=0.9)
+    )
 
 
 def train(expression: str) -> dict[str, np.ndarray]:
-    """The parameters after a few steps over two workers: devices of this process, or one of each of two processes."""
+    """The parameters after a few steps over two workers: devices of this process, or one of each of
+    two processes.
+    """
     mesh, optimizer = jaxcompress.data_mesh(WORKERS), optimizer_of(expression)
     params = jaxcompress.replicate(initial_parameters(), mesh)
     state = jaxcompress.init_state(optimizer, params, mesh)
@@ -71,7 +82,9 @@ def train_on_one_device(expression: str) -> dict[str, np.ndarray]:
     state = jaxcompress.init_state(optimizer, params, jaxcompress.data_mesh(WORKERS))
     # Off its two devices: `vmap` runs on one.
     state = jax.device_put(state, jax.devices()[0])
-    axes = jax.tree.map(lambda node: 0 if is_per_worker(node) else None, state, is_leaf=is_per_worker)
+    axes = jax.tree.map(
+        lambda node: 0 if is_per_worker(node) else None, state, is_leaf=is_per_worker
+    )
 
     def step(params, state, batch):
         def one_worker(state, batch):
@@ -80,7 +93,9 @@ def train_on_one_device(expression: str) -> dict[str, np.ndarray]:
             return optax.apply_updates(params, updates), state
 
         batch = jax.tree.map(lambda x: x.reshape(WORKERS, ROWS // WORKERS, -1), batch)
-        return jax.vmap(one_worker, in_axes=(axes, 0), out_axes=(None, axes), axis_name="data")(state, batch)
+        return jax.vmap(one_worker, in_axes=(axes, 0), out_axes=(None, axes), axis_name="data")(
+            state, batch
+        )
 
     step = jax.jit(step)
     for batch in batches():
@@ -90,7 +105,10 @@ def train_on_one_device(expression: str) -> dict[str, np.ndarray]:
 
 def save_all(train: Callable[[str], dict[str, np.ndarray]], path: str) -> None:
     """Trains with every compressor in turn and writes the parameters to a file."""
-    np.savez(path, **{json.dumps([one, name]): x for one in COMPRESSORS for name, x in train(one).items()})
+    np.savez(
+        path,
+        **{json.dumps([one, name]): x for one in COMPRESSORS for name, x in train(one).items()},
+    )
 
 
 def all_parameters(folder: Path) -> list[dict[str, np.ndarray]]:
@@ -114,8 +132,10 @@ def test_same_result_on_one_device_several_devices_and_several_processes(tmp_pat
                 key = json.dumps([expression, name])
                 # It has learned something, so that equality says more than that nothing moved.
                 assert np.abs(two_devices[key] - start).max() > 0.01
-                # The average of two numbers does not depend on their order, so this holds to the last bit.
+                # The average of two numbers does not depend on their order, so this holds to the
+                # last bit.
                 for of_process in two_processes:
                     np.testing.assert_array_equal(of_process[key], two_devices[key], err_msg=name)
-                # `vmap` multiplies matrices in batches, which may round differently; nothing else does.
+                # `vmap` multiplies matrices in batches, which may round differently; nothing else
+                # does.
                 np.testing.assert_allclose(one_device[key], two_devices[key], **FLOAT32)

@@ -1,4 +1,6 @@
-"""Workers that share a device: the numbers of as many devices, the bytes that these would send, and what is refused."""
+"""Workers that share a device: the numbers of as many devices, the bytes that these would send, and
+what is refused.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,7 @@ from helpers import FLOAT32
 
 from jaxcompress import (
     VirtualMesh,
+    apply_if_all_finite,
     clip_by_local_norm,
     compress,
     data_mesh,
@@ -19,37 +22,56 @@ from jaxcompress import (
     shard_batch,
     traffic_of_hlo,
     traffic_of_jaxpr,
-    transaction,
 )
 from jaxcompress.distributed import virtual
 
 WORKERS, ROWS, STEPS = 4, 16, 3
 RNG = np.random.default_rng(0)
 BATCH = RNG.standard_normal((ROWS, 50), np.float32), RNG.standard_normal((ROWS, 30), np.float32)
-PARAMS = {"w": RNG.standard_normal((50, 30), np.float32), "b": np.zeros(30, np.float32), "none": np.zeros((0, 3))}
+PARAMS = {
+    "w": RNG.standard_normal((50, 30), np.float32),
+    "b": np.zeros(30, np.float32),
+    "none": np.zeros((0, 3)),
+}
 KINDS = [
-    *("dense()", "error_feedback(top_k(0.05))", "error_feedback(power_sgd(2))", "error_feedback(two_phase(sign()))"),
-    *("qsgd(4)", "momentum_correction(dgc_ladder(0.05, warmup_steps=1))"),
+    *(
+        "dense()",
+        "error_feedback(top_k(0.05))",
+        "error_feedback(power_sgd(2))",
+        "error_feedback(two_phase(sign()))",
+    ),
+    *("qsgd(4)", "momentum_correction(dgc_warmup(0.05, warmup_steps=1))"),
 ]
 
 
 def loss_of(params, extra, batch):
-    """A linear model, and the running mean of its first layer's input as what changes without a gradient."""
+    """A linear model, and the running mean of its first layer's input as what changes without a
+    gradient.
+    """
     x, y = batch
     loss = jnp.mean(jnp.square(x @ params["w"] + params["b"] - y))
     return loss, ({"mean": 0.9 * extra["mean"] + 0.1 * x.mean(0)}, {"largest": jnp.abs(x).max()})
 
 
 def optimizer_with(text):
-    chain = optax.chain(clip_by_local_norm(9.0), compress(parse(text), min_compression_rate=1), optax.sgd(0.1))
-    return transaction(chain)
+    chain = optax.chain(
+        clip_by_local_norm(9.0), compress(parse(text), min_compression_rate=1), optax.sgd(0.1)
+    )
+    return apply_if_all_finite(chain)
 
 
 def placed(text, mesh, loss_fn=loss_of):
     """The step over the workers of `mesh`, and its arguments."""
     optimizer, params = optimizer_with(text), replicate(PARAMS, mesh)
-    arguments = (params, init_state(optimizer, params, mesh), replicate({"mean": np.zeros(50, np.float32)}, mesh))
-    return make_train_step(loss_fn, optimizer, mesh, micro_batches=2), (*arguments, shard_batch(BATCH, mesh))
+    arguments = (
+        params,
+        init_state(optimizer, params, mesh),
+        replicate({"mean": np.zeros(50, np.float32)}, mesh),
+    )
+    return make_train_step(loss_fn, optimizer, mesh, micro_batches=2), (
+        *arguments,
+        shard_batch(BATCH, mesh),
+    )
 
 
 def trained(text, mesh, loss_fn=loss_of):
@@ -69,7 +91,10 @@ def asked_bytes(text, mesh):
 
 
 def numbers(tree):
-    return [np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x) for x in tree]
+    return [
+        np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+        for x in tree
+    ]
 
 
 @pytest.mark.parametrize("text", KINDS)
@@ -77,10 +102,16 @@ def test_numbers_and_counted_bytes_are_those_of_as_many_devices(text):
     found, _ = trained(text, VirtualMesh(WORKERS))
     expected, on_devices = trained(text, data_mesh(WORKERS))
     assert jax.tree.structure(found) == jax.tree.structure(expected)
-    for one, other in zip(numbers(jax.tree.leaves(found)), numbers(jax.tree.leaves(expected)), strict=True):
+    for one, other in zip(
+        numbers(jax.tree.leaves(found)), numbers(jax.tree.leaves(expected)), strict=True
+    ):
         np.testing.assert_allclose(one, other, **FLOAT32)
     assert {device for x in jax.tree.leaves(found) for device in x.devices()} == {jax.devices()[0]}
-    assert asked_bytes(text, VirtualMesh(WORKERS)) == traffic_of_hlo(on_devices.as_text()).wire_bytes > 0
+    assert (
+        asked_bytes(text, VirtualMesh(WORKERS))
+        == traffic_of_hlo(on_devices.as_text()).wire_bytes
+        > 0
+    )
 
 
 def test_what_would_differ_between_workers_is_refused_and_not_taken_from_the_first():
@@ -108,7 +139,9 @@ def test_a_loss_that_is_averaged_already_gives_the_gradient_of_the_average():
 
     for mesh in VirtualMesh(WORKERS), data_mesh(WORKERS):
         found, expected = trained("dense()", mesh, averaged)[0], trained("dense()", mesh)[0]
-        for one, other in zip(numbers(jax.tree.leaves(found)), numbers(jax.tree.leaves(expected)), strict=True):
+        for one, other in zip(
+            numbers(jax.tree.leaves(found)), numbers(jax.tree.leaves(expected)), strict=True
+        ):
             np.testing.assert_allclose(one, other, **FLOAT32)
 
 
@@ -126,7 +159,9 @@ def test_memories_can_wait_in_host_memory():
 @pytest.mark.usefixtures("as_users_run_it")
 @pytest.mark.parametrize("axis_name", ["", 3, ("a", "b")])
 def test_the_axis_has_one_name(axis_name):
-    with pytest.raises(ValueError, match="axis_name is the name of the one axis of the workers, a text; got"):
+    with pytest.raises(
+        ValueError, match="axis_name is the name of the one axis of the workers, a text; got"
+    ):
         VirtualMesh(WORKERS, axis_name)
 
 

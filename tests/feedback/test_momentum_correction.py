@@ -20,12 +20,13 @@ from jaxcompress import (
     power_sgd,
     replicate,
     shard_batch,
-    sign_majority,
     switch,
     top_k,
     warmup,
 )
-from jaxcompress.feedback.momentum_correction import check_one_momentum, momentum_correction
+from jaxcompress.contrib import sign_majority
+from jaxcompress.distributed.momentum_check import check_one_momentum
+from jaxcompress.feedback.momentum_correction import momentum_correction
 
 LIKE = {"x": jnp.zeros((20,))}
 RNG = np.random.default_rng(0)
@@ -37,9 +38,9 @@ def numpy_dgc(x, u, v, kept, momentum, nesterov, masking):
     """One step of algorithm 4 of the paper, for all workers' rows."""
     u = momentum * u + x
     v = v + (x + momentum * u if nesterov else u)
-    places = np.argsort(-np.abs(v), axis=-1, kind="stable")[..., :kept]
+    indices = np.argsort(-np.abs(v), axis=-1, kind="stable")[..., :kept]
     mask = np.zeros(v.shape, bool)
-    np.put_along_axis(mask, places, True, -1)
+    np.put_along_axis(mask, indices, True, -1)
     sent = np.where(mask, v, 0)
     return sent, np.where(mask, 0, u) if masking else u, np.where(mask, 0, v)
 
@@ -51,12 +52,14 @@ def test_it_is_the_scheme_of_the_paper(nesterov, masking):
     state, u, v = first_state(compressor, LIKE), np.zeros((WORKERS, 20)), np.zeros((WORKERS, 20))
     for step in range(10):
         updates = random_updates(step, LIKE)
-        sent, u, v = numpy_dgc(np.asarray(updates["x"], np.float64), u, v, 5, 0.9, nesterov, masking)
+        sent, u, v = numpy_dgc(
+            np.asarray(updates["x"], np.float64), u, v, 5, 0.9, nesterov, masking
+        )
         outcome = run(compressor, updates, state)
         state = outcome.state
         np.testing.assert_allclose(outcome.mean["x"][0], sent.mean(axis=0), rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(state.velocity.value["x"], u, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(state.error.value["x"], v, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(state.error.value.arrays["x"], v, rtol=1e-4, atol=1e-5)
 
 
 def loss_fn(params, extra, batch):
@@ -78,14 +81,18 @@ def train(optimizer):
 @pytest.mark.parametrize("nesterov", [True, False])
 @pytest.mark.parametrize("rate", [0, 2.0])
 def test_at_density_one_it_is_sgd_with_momentum(nesterov, rate, masking):
-    """With rate 0 all arrays pass through top_k; with 2 all travel dense, with the same momentum."""
+    """With rate 0 all arrays pass through top_k; with 2 all travel dense, with the
+    same momentum.
+    """
     corrected = momentum_correction(top_k(1.0), 0.9, nesterov, masking)
     found = train(optax.chain(compress(corrected, min_compression_rate=rate), optax.sgd(0.05)))
     assert_close(found, train(optax.chain(compress(dense()), optax.sgd(0.05, 0.9, nesterov))))
 
 
 def test_arrays_that_travel_dense_have_the_momentum_of_the_others():
-    """A bias too small to compress, or told not to be, is trained as by SGD with momentum; the kernel stands still."""
+    """A bias too small to compress, or told not to be, is trained as by SGD with momentum; the
+    kernel stands still.
+    """
 
     def bias_only(params, extra, batch):
         return jnp.mean(jnp.square(params["bias"] - batch[:, :8])), (extra, {})
@@ -93,16 +100,26 @@ def test_arrays_that_travel_dense_have_the_momentum_of_the_others():
     def train_bias(optimizer):
         mesh = data_mesh(WORKERS)
         params = replicate(PARAMS, mesh)
-        state, step = init_state(optimizer, params, mesh), make_train_step(bias_only, optimizer, mesh)
+        state, step = (
+            init_state(optimizer, params, mesh),
+            make_train_step(bias_only, optimizer, mesh),
+        )
         for batch in BATCHES[:10]:
             params, state, *_ = step(params, state, {}, shard_batch(batch, mesh))
         return params["bias"]
 
-    whole = partition({"bias": dense(), "kernel": top_k(0.1)}, lambda tree: {name: name for name in tree})
+    whole = partition(
+        {"bias": dense(), "kernel": top_k(0.1)}, lambda tree: {name: name for name in tree}
+    )
     for corrected, rate in (
         (momentum_correction(top_k(0.1)), 10),
         (monitor(momentum_correction(top_k(0.1))), 10),
-        (partition({"all": momentum_correction(top_k(0.1))}, lambda t: jax.tree.map(lambda _: "all", t)), 10),
+        (
+            partition(
+                {"all": momentum_correction(top_k(0.1))}, lambda t: jax.tree.map(lambda _: "all", t)
+            ),
+            10,
+        ),
         (momentum_correction(whole), 0),
         (momentum_correction(switch(warmup(10), dense(), top_k(0.1))), 0),
     ):
@@ -112,7 +129,9 @@ def test_arrays_that_travel_dense_have_the_momentum_of_the_others():
 
 
 def test_what_is_sent_late_has_the_momentum_of_its_delay():
-    """A constant gradient that is never the largest, until it is: after n steps v is the sum of all velocities."""
+    """A constant gradient that is never the largest, until it is: after n steps v is the sum of all
+    velocities.
+    """
     compressor = momentum_correction(top_k(0.5), 0.5)
     updates = {"x": jnp.tile(jnp.array([4.0, 1.0]), (WORKERS, 1))}
     state, sent = first_state(compressor, {"x": jnp.zeros(2)}), []
@@ -127,17 +146,20 @@ def test_what_is_sent_late_has_the_momentum_of_its_delay():
 def test_one_step_that_is_not_finite_does_not_stay():
     compressor, good = momentum_correction(top_k(0.25)), random_updates(0, LIKE)
     first = run(compressor, good, first_state(compressor, LIKE))
-    spoilt = run(compressor, {"x": good["x"].at[1, 2].set(np.inf)}, first.state)
-    after = run(compressor, good, spoilt.state)
-    for part in (spoilt.state.velocity.value, spoilt.state.error.value, after.mean):
-        assert np.isfinite(part["x"]).all()
+    after_bad = run(compressor, {"x": good["x"].at[1, 2].set(np.inf)}, first.state)
+    after = run(compressor, good, after_bad.state)
+    for part in (after_bad.state.velocity, after_bad.state.error, after.mean):
+        assert all(np.isfinite(x).all() for x in jax.tree.leaves(part))
 
 
 def test_an_entry_that_is_not_finite_takes_no_momentum_from_others_that_travel_whole():
-    compressor, good = momentum_correction(switch(warmup(9), dense(), top_k(0.25))), random_updates(0, LIKE)
+    compressor, good = (
+        momentum_correction(switch(warmup(9), dense(), top_k(0.25))),
+        random_updates(0, LIKE),
+    )
     first = run(compressor, good, first_state(compressor, LIKE))
-    spoilt = run(compressor, {"x": good["x"].at[1, 2].set(np.nan)}, first.state)
-    velocity = np.array(spoilt.state.velocity.value["x"])
+    after_bad = run(compressor, {"x": good["x"].at[1, 2].set(np.nan)}, first.state)
+    velocity = np.array(after_bad.state.velocity.value["x"])
     expected = 1.9 * np.array(good["x"])
     velocity[1, 2] = expected[1, 2] = 0
     np.testing.assert_allclose(velocity, expected, rtol=1e-6)
@@ -146,14 +168,28 @@ def test_an_entry_that_is_not_finite_takes_no_momentum_from_others_that_travel_w
 @pytest.mark.parametrize(
     "second",
     [
-        *(optax.sgd(0.1, momentum=0.9), optax.adam(0.1), optax.lion(0.1), optax.chain(optax.trace(0.9))),
-        *(optax.adan(0.1), optax.contrib.muon(0.1), optax.contrib.ademamix(0.1), optax.contrib.prodigy(0.1)),
-        optax.partition({"all": optax.sgd(0.1, momentum=0.9)}, lambda tree: jax.tree.map(lambda _: "all", tree)),
+        *(
+            optax.sgd(0.1, momentum=0.9),
+            optax.adam(0.1),
+            optax.lion(0.1),
+            optax.chain(optax.trace(0.9)),
+        ),
+        *(
+            optax.adan(0.1),
+            optax.contrib.muon(0.1),
+            optax.contrib.ademamix(0.1),
+            optax.contrib.prodigy(0.1),
+        ),
+        optax.partition(
+            {"all": optax.sgd(0.1, momentum=0.9)}, lambda tree: jax.tree.map(lambda _: "all", tree)
+        ),
     ],
 )
 def test_momentum_after_it_is_refused(second):
     optimizer = optax.chain(compress(momentum_correction(top_k(0.1))), second)
-    with pytest.raises(ValueError, match=r"momentum before the average, and .* is another one after it"):
+    with pytest.raises(
+        ValueError, match=r"momentum before the average, and .* is another one after it"
+    ):
         init_state(optimizer, PARAMS, data_mesh(WORKERS))
 
 
@@ -165,7 +201,9 @@ def test_groups_of_a_partition_are_optimizers_by_themselves():
     check_one_momentum(optax.partition(groups, {"kernel": "kernel", "bias": "bias"}).init(PARAMS))
     groups["kernel"] = optax.chain(groups["kernel"], optax.trace(0.9))
     with pytest.raises(ValueError, match="momentum before the average"):
-        check_one_momentum(optax.partition(groups, {"kernel": "kernel", "bias": "bias"}).init(PARAMS))
+        check_one_momentum(
+            optax.partition(groups, {"kernel": "kernel", "bias": "bias"}).init(PARAMS)
+        )
 
 
 def test_momentum_around_a_partition_is_a_second_one():
@@ -177,25 +215,54 @@ def test_momentum_around_a_partition_is_a_second_one():
 
 
 def test_momentum_after_other_memories_is_welcome():
-    check_one_momentum(optax.chain(compress(error_feedback(top_k(0.1))), optax.adam(0.1)).init(PARAMS))
-    check_one_momentum(optax.chain(compress(momentum_correction(top_k(0.1))), optax.sgd(0.1)).init(PARAMS))
+    check_one_momentum(
+        optax.chain(compress(error_feedback(top_k(0.1))), optax.adam(0.1)).init(PARAMS)
+    )
+    check_one_momentum(
+        optax.chain(compress(momentum_correction(top_k(0.1))), optax.sgd(0.1)).init(PARAMS)
+    )
 
 
 def test_what_cannot_be_inside_or_outside_is_refused():
-    with pytest.raises(ValueError, match="has a memory already"):
+    corrected = momentum_correction(top_k(0.1))
+    with pytest.raises(ValueError, match=r"momentum_correction takes .* without a memory"):
         momentum_correction(error_feedback(top_k(0.1)))
-    with pytest.raises(ValueError, match="has a memory already"):
-        error_feedback(momentum_correction(top_k(0.1)))
-    with pytest.raises(ValueError, match="there is nothing to carry over"):
+    with pytest.raises(ValueError, match=r"error_feedback takes .* without a memory"):
+        error_feedback(corrected)
+    with pytest.raises(ValueError, match="momentum_correction is unstable around sign_majority"):
         momentum_correction(sign_majority())
     with pytest.raises(ValueError, match=r"outside: momentum_correction\(switch"):
-        switch(warmup(2), dense(), momentum_correction(top_k(0.1)))
-    with pytest.raises(ValueError, match=r"outside: momentum_correction\(power_sgd"):
-        power_sgd(2, inner=momentum_correction(top_k(0.1)))
+        switch(warmup(2), dense(), corrected)
+    with pytest.raises(ValueError, match=r"outside, as in error_feedback\(power_sgd"):
+        power_sgd(2, inner=corrected)
     with pytest.raises(ValueError, match="momentum is how much of the velocity is kept"):
         momentum_correction(top_k(0.1), 1.0)
 
 
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "qsgd(8)",
+        "sign()",
+        "power_sgd(2)",
+        "top_k(0.1, inner=qsgd(8))",
+        "switch(warmup(1), top_k(0.1), qsgd(8))",
+        "partition({'matrix': power_sgd(2), 'rest': top_k(0.1)}, by_shape())",
+    ],
+)
+def test_masking_is_for_what_sends_some_entries(inner):
+    made = parse(inner)
+    if made.sparsifies:
+        assert momentum_correction(made).has_memory
+        return
+    with pytest.raises(ValueError, match=r"with masking .* Write momentum_.*, masking=False\)"):
+        momentum_correction(made)
+    assert momentum_correction(made, masking=False).has_memory
+
+
 def test_it_is_written_as_text():
-    text = "momentum_correction(switch(warmup(9), top_k(0.25), top_k(0.01)), momentum=0.8, nesterov=True)"
-    assert parse(text).expression == text
+    text = (
+        "momentum_correction(switch(warmup(9), top_k(0.25), top_k(0.01)), momentum=0.8,"
+        " nesterov=True)"
+    )
+    assert repr(parse(text)) == text

@@ -9,8 +9,8 @@ from jaxcompress.ops.hadamard import hadamard
 
 def matrix(length):
     """``H_ij = (-1)^popcount(i & j) / sqrt(length)``."""
-    places = np.arange(length)
-    ones = np.vectorize(lambda x: bin(x).count("1"))(places[:, None] & places)
+    indices = np.arange(length)
+    ones = np.vectorize(lambda x: bin(x).count("1"))(indices[:, None] & indices)
     return (-1.0) ** ones / np.sqrt(length)
 
 
@@ -25,4 +25,6 @@ def test_it_is_its_own_inverse_and_keeps_the_norm(length):
     rows = np.random.default_rng(length).standard_normal((2, length)).astype(np.float32)
     turned = hadamard(jnp.asarray(rows))
     np.testing.assert_allclose(hadamard(turned), rows, atol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(turned, axis=1), np.linalg.norm(rows, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(
+        np.linalg.norm(turned, axis=1), np.linalg.norm(rows, axis=1), rtol=1e-5
+    )

@@ -41,14 +41,18 @@ def test_the_basis_is_orthonormal(name, method):
 def test_the_basis_contains_the_columns(name, method):
     matrix = MATRICES[name].astype(np.float64)
     basis = np.asarray(basis_of(jnp.asarray(MATRICES[name]), method), np.float64)
-    np.testing.assert_allclose(basis @ (basis.T @ matrix), matrix, rtol=0, atol=1e-5 * max(1e-30, np.abs(matrix).max()))
+    np.testing.assert_allclose(
+        basis @ (basis.T @ matrix), matrix, rtol=0, atol=1e-5 * max(1e-30, np.abs(matrix).max())
+    )
 
 
 @every_method
 @pytest.mark.parametrize("rank", [1, 2, 6])
 def test_a_batch_is_its_matrices_one_by_one(rank, method):
     batch = rng.standard_normal((2, 3, 9, rank)).astype(np.float32)
-    one_by_one = np.stack([[basis_of(jnp.asarray(matrix), method) for matrix in row] for row in batch])
+    one_by_one = np.stack(
+        [[basis_of(jnp.asarray(matrix), method) for matrix in row] for row in batch]
+    )
     assert_close(basis_of(jnp.asarray(batch), method), one_by_one)
 
 
@@ -85,7 +89,9 @@ def test_a_dead_column_is_refilled_and_the_others_are_not(dead):
     matrix[:, 1] = dead
     units = np.asarray(unit(jax.random.key(0), jnp.asarray(matrix)))
     others = [0, 2, 3]
-    np.testing.assert_allclose(units[:, others], FULL[:, others] / np.linalg.norm(FULL[:, others], axis=0), **FLOAT32)
+    np.testing.assert_allclose(
+        units[:, others], FULL[:, others] / np.linalg.norm(FULL[:, others], axis=0), **FLOAT32
+    )
     assert np.isfinite(units).all()
     # The length of n normal numbers of variance 1/n is 1 with a spread of 1/sqrt(2 n) = 0.16 here.
     assert 0.3 < np.linalg.norm(units[:, 1]) < 1.7
@@ -111,7 +117,9 @@ def test_refilled_columns_are_the_same_on_all_workers():
     def one_worker():
         return jax.lax.all_gather(unit(jax.random.key(0), jnp.zeros((20, 4))), "data")
 
-    step = jax.shard_map(one_worker, mesh=data_mesh(4), in_specs=(), out_specs=jax.P("data"), check_vma=False)
+    step = jax.shard_map(
+        one_worker, mesh=data_mesh(4), in_specs=(), out_specs=jax.P("data"), check_vma=False
+    )
     seen = np.asarray(jax.jit(step)()).reshape(4, 4, 20, 4)
     assert (seen == seen[0, 0]).all() and seen.any()
 

@@ -1,4 +1,6 @@
-"""Each worker clips its own gradient, so that the average of all has the norm that was asked for."""
+"""Each worker clips its own gradient, so that the average of all has the norm that was
+asked for.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -36,12 +38,17 @@ def test_the_average_of_independent_gradients_has_the_norm():
 def test_what_is_smaller_stays():
     updates = random_updates(0, LIKE)
     after = clipped(updates, 1e6)
-    assert all(np.array_equal(one, other) for one, other in zip(*map(jax.tree.leaves, (after, updates)), strict=True))
+    assert all(
+        np.array_equal(one, other)
+        for one, other in zip(*map(jax.tree.leaves, (after, updates)), strict=True)
+    )
 
 
 def test_squares_of_float16_do_not_overflow():
     after = clipped({"x": jnp.full((WORKERS, 100), 40.0, jnp.float16)}, 2.0)
-    np.testing.assert_allclose(np.asarray(after["x"], np.float32), 0.2 * np.sqrt(WORKERS), rtol=2e-3)
+    np.testing.assert_allclose(
+        np.asarray(after["x"], np.float32), 0.2 * np.sqrt(WORKERS), rtol=2e-3
+    )
 
 
 def test_zeros_stay_zeros():
@@ -51,5 +58,7 @@ def test_zeros_stay_zeros():
 
 @pytest.mark.parametrize("max_norm", [0, -1.0, float("nan"), float("inf"), True])
 def test_bad_norms_are_refused(max_norm):
-    with pytest.raises(ValueError, match="max_norm is the largest norm of the average, above 0 and finite; got"):
+    with pytest.raises(
+        ValueError, match="max_norm is the largest norm of the average, above 0 and finite; got"
+    ):
         clip_by_local_norm(max_norm)

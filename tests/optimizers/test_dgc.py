@@ -7,8 +7,17 @@ import optax
 import pytest
 from helpers import WORKERS, assert_close
 
-from jaxcompress import compress, data_mesh, dense, init_state, make_train_step, parse, replicate, shard_batch
-from jaxcompress.optimizers.dgc import decayed_weights_with_momentum, dgc, dgc_ladder
+from jaxcompress import (
+    compress,
+    data_mesh,
+    dense,
+    init_state,
+    make_train_step,
+    parse,
+    replicate,
+    shard_batch,
+)
+from jaxcompress.optimizers.dgc import add_decayed_weights_with_momentum, dgc, dgc_warmup
 
 RNG = np.random.default_rng(0)
 PARAMS = {"kernel": RNG.standard_normal((30, 20), np.float32), "bias": np.ones(20, np.float32)}
@@ -17,7 +26,10 @@ X = RNG.standard_normal((400, 16 * WORKERS, 30), np.float32)
 
 
 def loss_fn(params, extra, batch):
-    return jnp.mean(jnp.square(batch @ params["kernel"] + params["bias"] - batch @ TRUTH)), (extra, {})
+    return jnp.mean(jnp.square(batch @ params["kernel"] + params["bias"] - batch @ TRUTH)), (
+        extra,
+        {},
+    )
 
 
 def train(optimizer, steps):
@@ -32,8 +44,12 @@ def train(optimizer, steps):
 
 @pytest.mark.parametrize("nesterov", [True, False])
 def test_at_density_one_it_is_sgd_with_momentum_and_weight_decay(nesterov):
-    found, _ = train(optax.chain(dgc(1.0, nesterov=nesterov, weight_decay=0.01), optax.sgd(0.05)), 50)
-    plain = optax.chain(compress(dense()), optax.add_decayed_weights(0.01), optax.sgd(0.05, 0.9, nesterov))
+    found, _ = train(
+        optax.chain(dgc(1.0, nesterov=nesterov, weight_decay=0.01), optax.sgd(0.05)), 50
+    )
+    plain = optax.chain(
+        compress(dense()), optax.add_decayed_weights(0.01), optax.sgd(0.05, 0.9, nesterov)
+    )
     assert_close(found, train(plain, 50)[0])
 
 
@@ -47,7 +63,7 @@ def test_decay_of_chosen_weights_only():
     def only_kernels(params):
         return jax.tree.map(lambda p: p.ndim > 1, params)
 
-    link = decayed_weights_with_momentum(0.1, 0.5, mask=only_kernels)
+    link = add_decayed_weights_with_momentum(0.1, 0.5, mask=only_kernels)
     state, zeros = link.init(PARAMS), jax.tree.map(np.zeros_like, PARAMS)
     for factor in (1, 1.5, 1.75):
         updates, state = link.update(zeros, state, PARAMS)
@@ -55,19 +71,19 @@ def test_decay_of_chosen_weights_only():
 
 
 def test_the_ladder_is_that_of_the_paper():
-    rungs = "top_k(0.25), top_k(0.0625), top_k(0.015625), top_k(0.00390625), top_k(0.001)"
-    assert dgc_ladder(0.001, 10).expression == "dgc_ladder(0.001, warmup_steps=10)"
-    assert dgc_ladder.__wrapped__(0.001, 10).expression == f"switch(warmup(10), {rungs})"
-    assert dgc_ladder.__wrapped__(0.1, 10).expression == "switch(warmup(10), top_k(0.25), top_k(0.1))"
-    assert dgc_ladder.__wrapped__(0.1).expression == dgc_ladder.__wrapped__(0.1, 0).expression == "top_k(0.1)"
-    assert dgc_ladder.__wrapped__(1.0, 10).expression == "top_k(1.0)"
+    stages = "top_k(0.25), top_k(0.0625), top_k(0.015625), top_k(0.00390625), top_k(0.001)"
+    assert repr(dgc_warmup(0.001, 10)) == "dgc_warmup(0.001, warmup_steps=10)"
+    assert repr(dgc_warmup.__wrapped__(0.001, 10)) == f"switch(warmup(10), {stages})"
+    assert repr(dgc_warmup.__wrapped__(0.1, 10)) == "switch(warmup(10), top_k(0.25), top_k(0.1))"
+    assert repr(dgc_warmup.__wrapped__(0.1)) == repr(dgc_warmup.__wrapped__(0.1, 0)) == "top_k(0.1)"
+    assert repr(dgc_warmup.__wrapped__(1.0, 10)) == "top_k(1.0)"
 
 
 def test_the_ladder_may_be_in_epochs():
-    ladder = dgc_ladder.__wrapped__(0.1, warmup_epochs=0.5, steps_per_epoch=21)
-    assert ladder.expression == "switch(warmup(10), top_k(0.25), top_k(0.1))"
-    text = "dgc_ladder(0.1, warmup_epochs=0.5, steps_per_epoch=21)"
-    assert parse(text).expression == text
+    stages = dgc_warmup.__wrapped__(0.1, warmup_epochs=0.5, steps_per_epoch=21)
+    assert repr(stages) == "switch(warmup(10), top_k(0.25), top_k(0.1))"
+    text = "dgc_warmup(0.1, warmup_epochs=0.5, steps_per_epoch=21)"
+    assert repr(parse(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -75,17 +91,35 @@ def test_the_ladder_may_be_in_epochs():
     [
         ({"density": 0.0}, "density is the fraction kept"),
         ({"momentum": 1.0}, "momentum is how much of the velocity is kept"),
-        ({"warmup_steps": -1}, "warmup_steps is the number of steps on each rung, an integer of at least 0; got -1"),
+        (
+            {"warmup_steps": -1},
+            "warmup_steps is the number of steps at each stage, an integer of at least 0; got -1",
+        ),
         (
             {"warmup_epochs": -0.5, "steps_per_epoch": 9},
-            "warmup_epochs is the number of epochs on each rung",
+            "warmup_epochs is the number of epochs at each stage",
         ),
-        ({"warmup_epochs": 1}, "warmup_epochs needs steps_per_epoch, and the other way round, .* got 1 and None"),
-        ({"steps_per_epoch": 9}, "warmup_epochs needs steps_per_epoch, and the other way round, .* got 0 and 9"),
-        ({"warmup_epochs": 1, "steps_per_epoch": 0}, "steps_per_epoch is the number of optimizer steps in an epoch"),
-        ({"warmup_steps": 5, "warmup_epochs": 1, "steps_per_epoch": 9}, "in steps or in epochs; got warmup_steps=5"),
+        (
+            {"warmup_epochs": 1},
+            "warmup_epochs needs steps_per_epoch, and the other way round, .* got 1 and None",
+        ),
+        (
+            {"steps_per_epoch": 9},
+            "warmup_epochs needs steps_per_epoch, and the other way round, .* got 0 and 9",
+        ),
+        (
+            {"warmup_epochs": 1, "steps_per_epoch": 0},
+            "steps_per_epoch is the number of optimizer steps in an epoch",
+        ),
+        (
+            {"warmup_steps": 5, "warmup_epochs": 1, "steps_per_epoch": 9},
+            "in steps or in epochs; got warmup_steps=5",
+        ),
         ({"max_norm": 0}, "max_norm is the largest norm of the average, above 0 and finite; got 0"),
-        ({"weight_decay": -0.1}, "weight_decay is a factor of the parameters, at least 0 and finite; got -0.1"),
+        (
+            {"weight_decay": -0.1},
+            "weight_decay is a factor of the parameters, at least 0 and finite; got -0.1",
+        ),
     ],
 )
 def test_bad_arguments_are_refused(options, words):
@@ -94,6 +128,6 @@ def test_bad_arguments_are_refused(options, words):
 
 
 def test_decay_without_parameters_is_refused():
-    link = decayed_weights_with_momentum(0.1, 0.9)
+    link = add_decayed_weights_with_momentum(0.1, 0.9)
     with pytest.raises(ValueError, match="weight decay pulls at the parameters"):
         link.update(PARAMS, link.init(PARAMS))

@@ -1,4 +1,6 @@
-"""Labels for the arrays of a model: by path, shape or size, and by the first of several that has one."""
+"""Labels for the arrays of a model: by path, shape or size, and by the first of several that has
+one.
+"""
 
 from typing import NamedTuple
 
@@ -8,7 +10,7 @@ import optax
 import pytest
 
 from jaxcompress import ExpressionError, parse
-from jaxcompress.routing.labels import by_path, by_shape, by_size, first_of
+from jaxcompress.routing.labels import by_path, by_shape, by_size, first_label
 
 
 class Layer(NamedTuple):
@@ -31,14 +33,20 @@ def test_a_pattern_matches_the_whole_path_slashes_included():
 
 
 def test_part_of_a_path_is_no_match():
-    assert by_path({"Conv_0": "conv", "kernel": "kernel", "conv_0/*": "lower"}, default="none")(TREE) == jax.tree.map(
-        lambda _: "none", TREE
-    )
+    assert by_path({"Conv_0": "conv", "kernel": "kernel", "conv_0/*": "lower"}, default="none")(
+        TREE
+    ) == jax.tree.map(lambda _: "none", TREE)
 
 
 def test_the_first_pattern_that_matches_decides():
-    assert by_path({"*kernel": "first", "*": "second"})(TREE)["Conv_0"] == {"kernel": "first", "bias": "second"}
-    assert by_path({"*": "second", "*kernel": "first"})(TREE)["Conv_0"] == {"kernel": "second", "bias": "second"}
+    assert by_path({"*kernel": "first", "*": "second"})(TREE)["Conv_0"] == {
+        "kernel": "first",
+        "bias": "second",
+    }
+    assert by_path({"*": "second", "*kernel": "first"})(TREE)["Conv_0"] == {
+        "kernel": "second",
+        "bias": "second",
+    }
 
 
 def test_list_entries_are_numbered_and_fields_named():
@@ -69,7 +77,7 @@ def test_an_empty_array_is_no_matrix():
 
 def test_shapes_without_values_and_masked_arrays_are_labelled_too():
     tree = {"x": jax.ShapeDtypeStruct((2, 2), "float32"), "masked": optax.MaskedNode()}
-    for labels in (by_shape(), by_path({"x": "matrix"}), first_of(by_shape())):
+    for labels in (by_shape(), by_path({"x": "matrix"}), first_label(by_shape())):
         assert labels(tree) == {"x": "matrix", "masked": optax.MaskedNode()}
 
 
@@ -97,27 +105,31 @@ def test_sizes_that_contradict_each_other_are_refused(arguments, words):
 
 def test_of_several_the_first_that_has_a_label_decides():
     names, sizes = by_path({"Conv_0/*": "conv"}), by_size(8)
-    assert first_of(names, sizes)(TREE) == {
+    assert first_label(names, sizes)(TREE) == {
         "Conv_0": {"kernel": "conv", "bias": "conv"},
         "layers": [Layer("rest", "small")],
     }
-    assert first_of(sizes, names)(TREE) == {
+    assert first_label(sizes, names)(TREE) == {
         "Conv_0": {"kernel": "conv", "bias": "small"},
         "layers": [Layer("rest", "small")],
     }
 
 
 def test_what_is_put_together_is_an_expression_and_any_function_will_do():
-    text = "first_of(by_size(8), by_path({'Conv_0/*': 'conv'}), by_shape(min_axes=3))"
-    whole = parse(f"partition({{'rest': dense()}}, {text})").expression
+    text = "first_label(by_size(8), by_path({'Conv_0/*': 'conv'}), by_shape(min_axes=3))"
+    whole = repr(parse(f"partition({{'rest': dense()}}, {text})"))
     assert whole == f"partition({{'rest': dense()}}, {text})"
-    own = first_of(lambda tree: jax.tree.map(lambda x: "wide" if x.shape[-1] > 2 else "rest", tree), by_shape())
+    own = first_label(
+        lambda tree: jax.tree.map(lambda x: "wide" if x.shape[-1] > 2 else "rest", tree), by_shape()
+    )
     assert own(TREE)["layers"][0] == Layer("matrix", "rest")
     assert own(TREE)["Conv_0"] == {"kernel": "wide", "bias": "wide"}
 
 
 @pytest.mark.usefixtures("as_users_run_it")
-@pytest.mark.parametrize("text", ["first_of()", "first_of('matrix')", "first_of(by_shape(), {'x': 'matrix'})"])
+@pytest.mark.parametrize(
+    "text", ["first_label()", "first_label('matrix')", "first_label(by_shape(), {'x': 'matrix'})"]
+)
 def test_what_is_no_function_is_not_put_together(text):
-    with pytest.raises(ExpressionError, match="first_of takes functions from a tree to labels"):
+    with pytest.raises(ExpressionError, match="first_label takes functions from a tree to labels"):
         parse(f"partition({{'rest': dense()}}, {text})")

@@ -4,7 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_close, assert_same_bits, first_state, mean_over_workers, random_updates, run
+from helpers import (
+    assert_close,
+    assert_same_bits,
+    first_state,
+    mean_over_workers,
+    random_updates,
+    run,
+)
 from jax import lax
 
 from jaxcompress import dense, error_feedback, power_sgd, top_k, warmup
@@ -39,12 +46,14 @@ def test_dense_for_the_first_steps_is_pmean_and_then_top_k(how):
         state = outcome.state
         if step < 2:
             pmean = mean_over_workers(updates)
-            assert_close(jax.tree.map(lambda x: x[0], outcome.mean), jax.tree.map(np.float32, pmean))
+            assert_close(
+                jax.tree.map(lambda x: x[0], outcome.mean), jax.tree.map(np.float32, pmean)
+            )
 
 
-def test_a_ladder_of_densities_ends_on_its_last_rung():
-    ladder = switch(warmup(2), top_k(0.5), top_k(0.2), top_k(0.05))
-    assert [kept(outcome) for outcome in outcomes(ladder, 8)] == [50, 50, 20, 20, 5, 5, 5, 5]
+def test_densities_fall_to_the_last_stage():
+    stages = switch(warmup(2), top_k(0.5), top_k(0.2), top_k(0.05))
+    assert [kept(outcome) for outcome in outcomes(stages, 8)] == [50, 50, 20, 20, 5, 5, 5, 5]
 
 
 @pytest.mark.parametrize(("index", "expected"), [(-3, 50), (0, 50), (1, 5), (2, 5), (1000, 5)])
@@ -54,7 +63,11 @@ def test_an_index_beyond_the_ends_is_clipped(index, expected):
 
 
 def test_the_count_is_the_number_of_steps_taken():
-    assert [int(outcome.state.count) for outcome in outcomes(switch(warmup(1), dense()), 3)] == [1, 2, 3]
+    assert [int(outcome.state.count) for outcome in outcomes(switch(warmup(1), dense()), 3)] == [
+        1,
+        2,
+        3,
+    ]
 
 
 def test_only_the_state_of_the_chosen_one_moves_on():
@@ -64,16 +77,19 @@ def test_only_the_state_of_the_chosen_one_moves_on():
     assert_same_bits(first.state.inner[1], at_start[1])
     assert np.any(first.state.inner[0].q["matrix"] != at_start[0].q["matrix"])
     assert_same_bits(second.state.inner[0], first.state.inner[0])
-    assert np.any(second.state.inner[1].error.value["matrix"])
+    assert np.any(second.state.inner[1].error.value.arrays["matrix"])
 
 
 def test_a_memory_outside_goes_on_across_the_switch():
     compressor = error_feedback(switch(warmup(1), top_k(0.1), dense()))
     first, second = outcomes(compressor, 2)
-    assert np.any(first.state.error.value["matrix"])
+    assert np.any(first.state.error.value.arrays["matrix"])
     # The dense step sends its update and all that the sparse one left behind.
-    everything = jax.tree.map(jnp.add, random_updates(1, TREE), first.state.error.value)
-    assert_same_bits(second.sent, everything)
+    memory = first.state.error.value.arrays
+    everything = mean_over_workers(jax.tree.map(jnp.add, random_updates(1, TREE), memory))
+    mean = jax.tree.map(lambda x: x[0], second.mean)
+    assert_close(mean, jax.tree.map(np.float32, everything))
+    assert not any(np.any(x) for x in jax.tree.leaves(second.state.error))
 
 
 def test_an_array_counts_with_its_smallest_message():
@@ -84,19 +100,32 @@ def test_an_array_counts_with_its_smallest_message():
 
 def test_an_index_that_differs_between_workers_is_refused_while_tracing():
     compressor = switch(lambda count: lax.axis_index("data"), dense(), top_k(0.1))
-    with pytest.raises(ValueError, match=r"index of switch differs between workers.*depend on the step count alone"):
+    with pytest.raises(
+        ValueError, match=r"index of switch differs between workers.*depend on the step count alone"
+    ):
         list(outcomes(compressor, 1))
 
 
 @pytest.mark.usefixtures("as_users_run_it")
 @pytest.mark.parametrize("schedule", [3, None, "warmup(3)", dense()])
 def test_what_is_no_schedule_is_refused(schedule):
-    with pytest.raises(ValueError, match=r"switch begins with a schedule, as in switch\(warmup\(1000\)"):
+    with pytest.raises(
+        ValueError, match=r"switch begins with a schedule, as in switch\(warmup\(1000\)"
+    ):
         switch(schedule, dense(), top_k(0.1))
 
 
 @pytest.mark.usefixtures("as_users_run_it")
 @pytest.mark.parametrize("compressors", [(), (dense(), "top_k(0.1)"), ((dense(), top_k(0.1)),)])
 def test_what_are_no_compressors_is_refused(compressors):
-    with pytest.raises(ValueError, match="switch takes compressors after its schedule, at least one; got"):
+    with pytest.raises(
+        ValueError, match="switch takes compressors after its schedule, at least one; got"
+    ):
         switch(warmup(1), *compressors)
+
+
+def test_a_memory_in_float32_may_stand_beside_a_branch_in_the_dtype_of_the_updates():
+    like = {"half": jnp.zeros((40, 30), jnp.bfloat16)}
+    compressor = switch(warmup(1), dense(), error_feedback(top_k(0.1)))
+    outcome = run(compressor, random_updates(0, like), first_state(compressor, like))
+    assert outcome.mean["half"].dtype == outcome.residual["half"].dtype == jnp.bfloat16

@@ -1,4 +1,4 @@
-"""Checkpoints: everything comes back, and what is damaged is found, told and kept."""
+"""Checkpoints: all state is restored, and damaged checkpoints are found, reported and kept."""
 
 import jax
 import jax.numpy as jnp
@@ -8,21 +8,27 @@ import pytest
 
 import jaxcompress
 from train.checkpoint import Checkpoints, check_same_run
+from train.checksums import CHECKSUM_FILE
 from train.config import Config
 from train.errors import InputError
-from train.integrity import SEAL
-from train.setup import find_progress, resumable_settings
+from train.startup import find_progress, resumable_settings
 
 STEPS = (10, 20, 30)
 
 
 @pytest.fixture(scope="module")
 def state():
-    """The state of a compressed optimizer, one value of which tells apart the steps."""
+    """The state of a compressed optimizer with parameters, some of it sharded."""
     mesh = jaxcompress.data_mesh(4)
     params = jaxcompress.replicate({"kernel": jnp.arange(4096.0).reshape(64, 64)}, mesh)
-    optimizer = optax.chain(jaxcompress.compress(jaxcompress.error_feedback(jaxcompress.top_k(0.01))), optax.adam(1e-3))
-    return {"params": params, "opt_state": jaxcompress.init_state(optimizer, params, mesh), "empty": {}}
+    optimizer = optax.chain(
+        jaxcompress.compress(jaxcompress.error_feedback(jaxcompress.top_k(0.01))), optax.adam(1e-3)
+    )
+    return {
+        "params": params,
+        "opt_state": jaxcompress.init_state(optimizer, params, mesh),
+        "empty": {},
+    }
 
 
 @pytest.fixture
@@ -47,7 +53,7 @@ def test_empty_workdir_has_no_record(tmp_path):
     assert Checkpoints(tmp_path, keep=1).read_record() is None
 
 
-def test_state_comes_back_bit_for_bit_and_in_its_place(saved, state):
+def test_state_is_restored_bit_for_bit_with_its_sharding(saved, state):
     checkpoints = Checkpoints(saved, keep=3)
     back = checkpoints.restore(state)
     assert checkpoints.read_record() == {"step": 30}
@@ -58,17 +64,17 @@ def test_state_comes_back_bit_for_bit_and_in_its_place(saved, state):
         np.testing.assert_array_equal(bits(one), bits(other))
 
 
-def test_only_the_latest_stay(saved, state):
+def test_only_the_latest_are_kept(saved, state):
     Checkpoints(saved, keep=2).save(40, state, {"step": 40})
     assert sorted(path.name for path in (saved / "checkpoints").iterdir()) == ["30", "40"]
 
 
-def test_corrupt_checkpoint_falls_back_to_the_one_before(saved, capsys):
+def test_damaged_checkpoint_falls_back_to_the_previous_one(saved, capsys):
     damage(saved, 30)
     assert Checkpoints(saved, keep=3).read_record() == {"step": 20}
-    told = capsys.readouterr().err
-    assert "step 30 cannot be used" in told
-    assert "has changed since it was written" in told
+    reported = capsys.readouterr().err
+    assert "step 30 cannot be used" in reported
+    assert "has changed since it was written" in reported
     assert (saved / "unreadable" / "30").is_dir()
 
 
@@ -78,15 +84,15 @@ def test_missing_file_falls_back_too(saved, capsys):
     assert "is missing" in capsys.readouterr().err
 
 
-def test_checkpoint_that_was_not_saved_to_its_end_is_put_aside(saved, capsys):
-    (saved / "checkpoints" / "30" / SEAL).unlink()
+def test_incomplete_checkpoint_is_moved_aside(saved, capsys):
+    (saved / "checkpoints" / "30" / CHECKSUM_FILE).unlink()
     assert Checkpoints(saved, keep=3).newest_step == 20
     assert "it was not saved to its end" in capsys.readouterr().err
 
 
-def test_run_killed_in_its_first_save_starts_anew(saved, capsys):
+def test_run_killed_in_its_first_save_starts_again(saved, capsys):
     for step in STEPS:
-        (saved / "checkpoints" / str(step) / SEAL).unlink()
+        (saved / "checkpoints" / str(step) / CHECKSUM_FILE).unlink()
     assert Checkpoints(saved, keep=3).newest_step is None
     assert capsys.readouterr().err.count("it was not saved to its end") == 3
 
@@ -102,12 +108,14 @@ def test_same_step_can_be_saved_and_damaged_twice(saved, state):
 def test_no_readable_checkpoint_is_an_error_that_changes_nothing(saved):
     for step in STEPS:
         damage(saved, step)
-    with pytest.raises(InputError, match=r"no checkpoint in .* can be read: step 30: .* step 20: .* step 10: "):
+    with pytest.raises(
+        InputError, match=r"no checkpoint in .* can be read: step 30: .* step 20: .* step 10: "
+    ):
         Checkpoints(saved, keep=3)
     assert sorted(path.name for path in (saved / "checkpoints").iterdir()) == ["10", "20", "30"]
 
 
-def test_file_in_the_place_of_the_folder_is_told(tmp_path):
+def test_file_in_place_of_the_folder_is_reported(tmp_path):
     (tmp_path / "checkpoints").touch()
     with pytest.raises(InputError, match=r"folder of checkpoints .* cannot be used: .*File exists"):
         Checkpoints(tmp_path, keep=3)
@@ -116,20 +124,26 @@ def test_file_in_the_place_of_the_folder_is_told(tmp_path):
 def test_another_run_is_named_field_by_field(tmp_path):
     before = {"model": "resnet8", "workers": 4, "decay_epochs": [1.0]}
     check_same_run(tmp_path, before, {"model": "resnet8", "workers": 4, "decay_epochs": (1.0,)})
-    with pytest.raises(InputError, match="model was 'resnet8', is now 'resnet20'; workers was 4, is now 2"):
-        check_same_run(tmp_path, before, {"model": "resnet20", "workers": 2, "decay_epochs": (1.0,)})
+    with pytest.raises(
+        InputError, match="model was 'resnet8', is now 'resnet20'; workers was 4, is now 2"
+    ):
+        check_same_run(
+            tmp_path, before, {"model": "resnet20", "workers": 2, "decay_epochs": (1.0,)}
+        )
 
 
 def bits(x: jax.Array) -> np.ndarray:
-    """The numbers of an array, those of a random key too."""
+    """The numbers of an array, also of a random key."""
     return np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
 
 
-def test_a_setting_that_is_newer_than_the_checkpoint_was_at_its_default(tmp_path, state):
+def test_setting_that_the_checkpoint_lacks_had_its_default(tmp_path, state):
     checkpoints = Checkpoints(tmp_path, keep=3)
     before = resumable_settings(Config(), "dense()", 4)
     before.pop("masking")
     checkpoints.save(10, state, {"settings": before, "progress": {}})
     find_progress(tmp_path, checkpoints, resumable_settings(Config(), "dense()", 4))
     with pytest.raises(InputError, match="masking was True, is now False"):
-        find_progress(tmp_path, checkpoints, resumable_settings(Config(masking=False), "dense()", 4))
+        find_progress(
+            tmp_path, checkpoints, resumable_settings(Config(masking=False), "dense()", 4)
+        )

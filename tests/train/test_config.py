@@ -1,4 +1,4 @@
-"""Settings: a YAML file, the command line over it, and the rules they keep."""
+"""Settings: a YAML file, options that override it, and the rules for their values."""
 
 import dataclasses
 import json
@@ -8,14 +8,14 @@ import pytest
 from train_helpers import REPOSITORY
 
 import jaxcompress
-from train.checks import RULES, check_config
 from train.config import Config, load_config
+from train.config_rules import RULES, check_config
 from train.errors import InputError
-from train.setup import check_names
+from train.startup import check_names
 
 CONFIGS = sorted((REPOSITORY / "configs").glob("*.yaml"))
 
-# For each rule, values on the wrong side of it. NaN is on the wrong side of every one.
+# Values that break each rule. NaN breaks every rule.
 NAN, INF = float("nan"), float("inf")
 BROKEN = {
     "min_compression_rate": [-0.5, NAN],
@@ -61,12 +61,18 @@ def test_command_line_overrides_the_file_and_the_file_the_defaults(tmp_path):
 
 
 def test_every_field_survives_a_file(tmp_path):
-    config = Config(decay_epochs=(1.0, 2.5), schedule="step", workers=4, nesterov=False, checkpoint_every_steps=9)
+    config = Config(
+        decay_epochs=(1.0, 2.5),
+        schedule="step",
+        workers=4,
+        nesterov=False,
+        checkpoint_every_steps=9,
+    )
     # JSON is YAML.
     assert load_config([written(tmp_path, json.dumps(dataclasses.asdict(config)))]) == config
 
 
-def test_number_without_a_point_is_a_number(tmp_path):
+def test_number_without_a_decimal_point_is_a_number(tmp_path):
     # YAML 1.1 reads 1e-3 as text.
     assert load_config([written(tmp_path, "learning_rate: 1e-3")]).learning_rate == 1e-3
 
@@ -88,14 +94,14 @@ def test_empty_file_is_the_defaults(tmp_path):
         ("decay_epochs: 1", "decay_epochs .* must be of type tuple"),
         ("- epochs", "must be a mapping"),
         ("epochs: [", "is not YAML"),
-        ("epochs: 1\nworkers: 2\nepochs: 3", r"'epochs' stands there twice\n.*line 3"),
+        ("epochs: 1\nworkers: 2\nepochs: 3", r"'epochs' is given twice\n.*line 3"),
         (f"epochs: 1{'0' * 400}", "epochs .* must be of type float"),
         (f"epochs: 1{'0' * 5000}", "is not YAML: .*digits"),
         ("epochs: {[1]: 2}", "is not YAML"),
         ("name: 2026-13-45", "is not YAML: .*month"),
     ],
 )
-def test_wrong_file_says_what_is_wrong(tmp_path, text, message):
+def test_invalid_file_says_what_is_wrong(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
         load_config([written(tmp_path, text)])
 
@@ -105,14 +111,14 @@ def test_missing_file_says_so(tmp_path):
         load_config([str(tmp_path / "none.yaml")])
 
 
-def test_missing_file_names_the_nearest_one_beside_it(tmp_path):
+def test_missing_file_suggests_the_nearest_name(tmp_path):
     (tmp_path / "mnist_top_k.yaml").touch()
     (tmp_path / "digits.yaml").touch()
     with pytest.raises(InputError, match=r"Did you mean '.*/mnist_top_k\.yaml'\?"):
         load_config([str(tmp_path / "mnist_topk.yaml")])
 
 
-def test_help_tells_every_field(capsys):
+def test_help_lists_every_field(capsys):
     with pytest.raises(SystemExit) as stop:
         load_config(["--help"])
     assert stop.value.code == 0
@@ -130,7 +136,9 @@ def test_every_rule_has_a_broken_case():
     assert RULES.keys() == BROKEN.keys()
 
 
-@pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in BROKEN.items() for value in values])
+@pytest.mark.parametrize(
+    ("field", "value"), [(field, value) for field, values in BROKEN.items() for value in values]
+)
 def test_broken_rule_names_field_and_value(field, value):
     schedule = "step" if field == "decay_epochs" else "cosine"
     with pytest.raises(InputError) as error:
@@ -138,18 +146,18 @@ def test_broken_rule_names_field_and_value(field, value):
     assert str(error.value).startswith(f"{field} must be {RULES[field][0]}; got {value!r}")
 
 
-def test_rule_about_two_fields_tells_both():
+def test_rule_about_two_fields_names_both():
     with pytest.raises(InputError, match=r"got 9\.0 with epochs=2\.0"):
         check_config(Config(warmup_epochs=9.0, epochs=2.0))
 
 
 def test_decay_epochs_without_their_schedule_are_refused():
-    with pytest.raises(InputError, match="only read by schedule=step"):
+    with pytest.raises(InputError, match="needs schedule=step"):
         check_config(Config(decay_epochs=(1.0,)))
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_config_of_the_repository_is_good(path):
+def test_config_of_the_repository_is_valid(path):
     config = load_config([str(path)])
     check_config(config)
     check_names(config)

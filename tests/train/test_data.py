@@ -1,4 +1,4 @@
-"""Data sets and batches: every example once an epoch, the same numbers on any number of processes, exact resumption."""
+"""Data sets and batches: each example once per epoch, on any number of processes, resumable."""
 
 import itertools
 import json
@@ -11,19 +11,18 @@ import pytest
 from sklearn.datasets import load_digits
 
 from train.data import batches
-from train.data.augmentation import crop_and_flip
-from train.data.catalogue import DATASETS, load_dataset
 from train.data.dataset import DataError
-from train.data.images import Images, Split
-from train.data.prepared import read_images
+from train.data.images import Images, Split, crop_and_flip
+from train.data.registry import DATASETS, load_dataset
+from train.data.tfds_reader import read_images
 
 TFDS = Path(os.environ.get("TFDS_DATA_DIR", ""))
 
 
 def needs(name):
-    """Skips a test where the prepared data set is not at hand."""
-    at_hand = "TFDS_DATA_DIR" in os.environ and (TFDS / name).is_dir()
-    return pytest.mark.skipif(not at_hand, reason=f"needs {name} prepared in TFDS_DATA_DIR")
+    """Skips a test unless the data set is prepared."""
+    prepared = "TFDS_DATA_DIR" in os.environ and (TFDS / name).is_dir()
+    return pytest.mark.skipif(not prepared, reason=f"needs {name} prepared in TFDS_DATA_DIR")
 
 
 def numbered(train_size=50, test_size=11, augment=None):
@@ -31,15 +30,25 @@ def numbered(train_size=50, test_size=11, augment=None):
     rng = np.random.default_rng(0)
 
     def split(size):
-        return Split(rng.integers(0, 256, (size, 8, 8, 3), np.uint8), np.arange(size, dtype=np.int32))
+        return Split(
+            rng.integers(0, 256, (size, 8, 8, 3), np.uint8), np.arange(size, dtype=np.int32)
+        )
 
     return Images(
-        "numbered", split(train_size), split(test_size), 10, (120.0, 128.0, 136.0), (60.0, 64.0, 68.0), augment
+        "numbered",
+        split(train_size),
+        split(test_size),
+        10,
+        (120.0, 128.0, 136.0),
+        (60.0, 64.0, 68.0),
+        augment,
     )
 
 
 def take(dataset, count, batch_size=12, **kwargs):
-    return list(itertools.islice(batches.train_batches(dataset, batch_size, **{"seed": 0} | kwargs), count))
+    return list(
+        itertools.islice(batches.train_batches(dataset, batch_size, **{"seed": 0} | kwargs), count)
+    )
 
 
 def joined(parts, key):
@@ -57,7 +66,7 @@ def assert_same(left, right):
 # Training batches
 
 
-def test_every_example_at_most_once_an_epoch_and_only_the_remainder_is_left_out():
+def test_every_example_is_used_at_most_once_per_epoch_and_only_the_remainder_is_dropped():
     dataset = numbered()
     steps = batches.steps_per_epoch(dataset, 12)
     assert steps == 4
@@ -65,13 +74,13 @@ def test_every_example_at_most_once_an_epoch_and_only_the_remainder_is_left_out(
     assert all(len(set(epoch)) == steps * 12 for epoch in labels)
 
 
-def test_every_example_once_an_epoch_when_the_batches_divide_it():
+def test_every_example_is_used_once_per_epoch_if_batches_divide_it():
     dataset = numbered(train_size=48)
     labels = joined(take(dataset, 8), "labels").reshape(2, 48)
     np.testing.assert_array_equal(np.sort(labels), [np.arange(48)] * 2)
 
 
-def test_each_epoch_and_each_seed_has_its_own_order():
+def test_each_epoch_and_each_seed_has_a_different_order():
     dataset = numbered(train_size=48)
     orders = [joined(take(dataset, 12, seed=seed), "labels").reshape(3, 48) for seed in (0, 1)]
     distinct = {tuple(order) for epochs in orders for order in epochs}
@@ -87,17 +96,24 @@ def test_same_seed_same_batches():
 def test_rows_of_all_processes_are_the_global_batch(process_count):
     dataset = numbered(augment=crop_and_flip)
     whole = take(dataset, 9)
-    parts = [take(dataset, 9, process_index=p, process_count=process_count) for p in range(process_count)]
-    rejoined = [{key: joined(rows, key) for key in ("inputs", "labels")} for rows in zip(*parts, strict=True)]
+    parts = [
+        take(dataset, 9, process_index=p, process_count=process_count) for p in range(process_count)
+    ]
+    rejoined = [
+        {key: joined(rows, key) for key in ("inputs", "labels")}
+        for rows in zip(*parts, strict=True)
+    ]
     assert_same(rejoined, whole)
 
 
-def test_images_are_normalised_float32_and_labels_stay_with_them():
+def test_images_are_normalized_float32_and_keep_their_labels():
     dataset = numbered()
     (batch,) = take(dataset, 1)
     assert batch["inputs"].dtype == np.float32
     assert batch["labels"].dtype == np.int32
-    expected = (dataset.train.images[batch["labels"]] - np.array(dataset.mean)) / np.array(dataset.std)
+    expected = (dataset.train.images[batch["labels"]] - np.array(dataset.mean)) / np.array(
+        dataset.std
+    )
     np.testing.assert_allclose(batch["inputs"], expected, atol=1e-6)
 
 
@@ -116,14 +132,18 @@ def test_resuming_is_bit_identical(taken):
 
 def test_state_is_the_same_on_every_process():
     dataset = numbered()
-    iterators = [batches.train_batches(dataset, 12, 0, process_index=p, process_count=2) for p in range(2)]
+    iterators = [
+        batches.train_batches(dataset, 12, 0, process_index=p, process_count=2) for p in range(2)
+    ]
     for _ in range(5):
         for iterator in iterators:
             next(iterator)
     assert iterators[0].get_state() == iterators[1].get_state()
 
 
-@pytest.mark.parametrize("read", [lambda *args: batches.train_batches(*args[:2], 0, *args[2:]), batches.test_batches])
+@pytest.mark.parametrize(
+    "read", [lambda *args: batches.train_batches(*args[:2], 0, *args[2:]), batches.test_batches]
+)
 def test_batch_size_must_divide_over_the_processes(read):
     with pytest.raises(ValueError, match="multiple of their number, 5; got 12"):
         read(numbered(), 12, 0, 5)
@@ -153,7 +173,9 @@ def test_test_batches_hold_every_example_once_in_order(test_size):
 
 def test_rows_of_all_processes_are_the_global_test_batch():
     dataset = numbered()
-    parts = [list(batches.test_batches(dataset, 8, process_index=p, process_count=2)) for p in range(2)]
+    parts = [
+        list(batches.test_batches(dataset, 8, process_index=p, process_count=2)) for p in range(2)
+    ]
     rejoined = [{key: joined(rows, key) for key in rows[0]} for rows in zip(*parts, strict=True)]
     assert_same(rejoined, list(batches.test_batches(dataset, 8)))
 
@@ -173,7 +195,9 @@ def test_central_crop_without_mirroring_is_the_identity():
 
 def test_central_crop_with_mirroring_mirrors():
     images = numbered().train.images
-    np.testing.assert_array_equal(crop_and_flip(images, np.full((50, 3), [0.5, 0.5, 0.5])), images[:, :, ::-1])
+    np.testing.assert_array_equal(
+        crop_and_flip(images, np.full((50, 3), [0.5, 0.5, 0.5])), images[:, :, ::-1]
+    )
 
 
 def test_extreme_crops_shift_by_four_pixels_and_fill_with_black():
@@ -187,13 +211,13 @@ def test_extreme_crops_shift_by_four_pixels_and_fill_with_black():
 
 
 def test_all_shifts_and_both_directions_are_equally_likely():
-    # One bright pixel in the middle of nine by nine tells where each image went.
+    # One bright pixel in the middle of 9x9 shows the shift of each image.
     images = np.zeros((8100, 9, 9, 1), np.uint8)
     images[:, 4, 4] = 1
     moved = crop_and_flip(images, np.random.default_rng(0).random((8100, 3)))
     counts = moved.sum(axis=(0, 3))
     assert counts.sum() == 8100
-    # 100 are expected in each of the 81 places; the standard deviation is 10.
+    # 100 are expected for each of the 81 shifts; the standard deviation is 10.
     assert counts.min() > 50
     assert counts.max() < 150
 
@@ -201,18 +225,31 @@ def test_all_shifts_and_both_directions_are_equally_likely():
 # Data sets
 
 
-def test_digits_are_split_once_and_for_all_with_every_class_on_both_sides():
+def test_split_of_the_digits_is_fixed_and_stratified():
     first, second = load_dataset("digits"), load_dataset("digits")
     assert (first.train_size, first.test_size, first.num_classes) == (1437, 360, 10)
     assert first.train.images.shape[1:] == (8, 8, 1)
-    assert_same([first.train._asdict(), first.test._asdict()], [second.train._asdict(), second.test._asdict()])
+    assert_same(
+        [first.train._asdict(), first.test._asdict()],
+        [second.train._asdict(), second.test._asdict()],
+    )
     assert np.bincount(first.test.labels).min() >= 34
 
 
-def test_digits_of_train_and_test_are_all_of_them():
+def test_train_and_test_digits_are_all_digits():
     dataset = load_dataset("digits")
     images = np.concatenate([dataset.train.images, dataset.test.images]).reshape(1797, 64)
     np.testing.assert_array_equal(np.unique(images, axis=0), np.unique(load_digits().data, axis=0))
+
+
+def test_validation_examples_are_training_examples_that_are_not_trained_on():
+    whole, held_out = load_dataset("digits"), load_dataset("digits", evaluated="validation")
+    assert (held_out.train_size, held_out.test_size) == (1437 - 143, 143)
+    joined = {
+        name: np.concatenate([getattr(split, name) for split in (held_out.train, held_out.test)])
+        for name in ("images", "labels")
+    }
+    assert_same([joined], [whole.train._asdict()])
 
 
 def test_unknown_data_set_names_the_nearest_and_all():
@@ -234,7 +271,7 @@ def test_training_images_have_mean_zero_and_deviation_one(name, train_size, imag
     assert dataset.train.images.shape == (train_size, *image_shape)
     assert dataset.train.images.dtype == np.uint8
     assert set(dataset.train.labels) == set(dataset.test.labels) == set(range(10))
-    images = dataset.normalised(dataset.train.images[::5])
+    images = dataset.normalized(dataset.train.images[::5])
     np.testing.assert_allclose(images.mean(axis=(0, 1, 2)), 0, atol=0.02)
     np.testing.assert_allclose(images.std(axis=(0, 1, 2)), 1, atol=0.02)
 
@@ -249,7 +286,10 @@ def test_missing_data_set_says_what_where_and_how_to_prepare_it(tmp_path):
     assert "'mnist'" in message
     assert str(tmp_path / "mnist") in message
     assert "pip install -e '.[prepare]'" in message
-    assert f"tfds.builder('mnist', data_dir='{tmp_path}', file_format='array_record').download_and_prepare()" in message
+    assert (
+        f"tfds.builder('mnist', data_dir='{tmp_path}',"
+        " file_format='array_record').download_and_prepare()" in message
+    )
     assert not any(tmp_path.iterdir())
 
 

@@ -14,26 +14,29 @@ from train_helpers import ALONE, finish, saved_arrays, start, summary_of
 from train.__main__ import main
 from train.config import Config
 from train.data.batches import train_batches
-from train.data.catalogue import DATASETS
+from train.data.registry import DATASETS
 from train.data.text import make_text
 from train.errors import DivergedError, InputError
-from train.loop import run
+from train.loop import train
 from train.metrics import Summary
 
-# Eight workers: as many as these tests have devices. 11 steps make an epoch of the digits.
+# Eight workers, one for each device of these tests. An epoch of the digits has 11 steps.
 SMALL = Config(**ALONE, batch_size=128, workers=8, epochs=1.0, log_every_steps=4)
 COMPRESSED = dataclasses.replace(SMALL, compressor="error_feedback(top_k(density=0.05))")
 
 
 def lines_of(workdir: Path) -> list[dict]:
-    return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [
+        json.loads(line)
+        for line in (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> tuple[Config, Summary]:
     """A compressed run with a workdir, and its summary."""
     config = dataclasses.replace(COMPRESSED, workdir=str(tmp_path_factory.mktemp("run")))
-    return config, run(config)
+    return config, train(config)
 
 
 def test_summary_has_all_its_keys_and_the_canonical_compressor(finished):
@@ -42,10 +45,15 @@ def test_summary_has_all_its_keys_and_the_canonical_compressor(finished):
     assert summary["compressor"] == "error_feedback(top_k(0.05))"
     assert (summary["steps"], summary["workers"]) == (11, 8)
     assert summary["test_perplexity"] == pytest.approx(math.exp(summary["test_loss"]))
-    assert 0 < summary["bytes_per_step"] == summary["final_bytes_per_step"] < summary["dense_bytes_per_step"]
+    assert (
+        0
+        < summary["bytes_per_step"]
+        == summary["final_bytes_per_step"]
+        < summary["dense_bytes_per_step"]
+    )
 
 
-def test_metrics_tell_loss_accuracy_rate_bytes_and_compression_error(finished):
+def test_metrics_have_loss_accuracy_rate_bytes_and_compression_error(finished):
     config, summary = finished
     lines = lines_of(Path(config.workdir))
     training = [line for line in lines if "train_loss" in line]
@@ -63,86 +71,113 @@ def test_metrics_tell_loss_accuracy_rate_bytes_and_compression_error(finished):
     }
 
 
-def test_finished_run_started_again_tells_the_same_summary_and_trains_nothing(finished):
+def test_finished_run_started_again_gives_the_same_summary_and_does_not_train(finished):
     config, summary = finished
     before = lines_of(Path(config.workdir))
-    assert run(config) == summary
+    assert train(config) == summary
     assert lines_of(Path(config.workdir)) == before
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("model", "resnet8"), ("compressor", "dense()"), ("workers", 4), ("batch_size", 64), ("learning_rate", 0.2)],
+    [
+        ("model", "resnet8"),
+        ("compressor", "dense()"),
+        ("workers", 4),
+        ("batch_size", 64),
+        ("learning_rate", 0.2),
+    ],
 )
 def test_checkpoint_of_another_run_is_refused_and_kept(finished, field, value, monkeypatch):
     config, summary = finished
-    # Eight devices are there already; four of them are a mesh too.
+    # Eight devices exist already; four of them make a mesh, too.
     monkeypatch.setattr("jaxcompress.virtual_cpu_workers", lambda workers: None)
-    with pytest.raises(InputError, match=f"{field} was .*, is now {re.escape(repr(value))}") as error:
-        run(dataclasses.replace(config, **{field: value}))
+    with pytest.raises(
+        InputError, match=f"{field} was .*, is now {re.escape(repr(value))}"
+    ) as error:
+        train(dataclasses.replace(config, **{field: value}))
     assert "--workdir" in str(error.value)
-    assert run(config) == summary
+    assert train(config) == summary
 
 
 def test_compressor_written_differently_is_the_same_run(finished):
     config, summary = finished
-    assert run(dataclasses.replace(config, compressor="error_feedback(inner=top_k(0.05))")) == summary
+    assert (
+        train(dataclasses.replace(config, compressor="error_feedback(inner=top_k(0.05))"))
+        == summary
+    )
 
 
 def test_without_a_workdir_no_file_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    run(dataclasses.replace(SMALL, epochs=0.2))
+    train(dataclasses.replace(SMALL, epochs=0.2))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_dense_sends_what_dense_sends():
-    summary = run(dataclasses.replace(SMALL, epochs=0.1))
+    summary = train(dataclasses.replace(SMALL, epochs=0.1))
     assert summary["bytes_per_step"] == summary["dense_bytes_per_step"] > 0
 
 
-def test_a_ladder_sends_at_the_end_what_its_last_rung_sends(finished):
+def test_final_bytes_of_a_switch_are_those_of_its_last_choice(finished):
     _, last = finished
-    ladder = run(dataclasses.replace(SMALL, epochs=0.1, compressor="switch(warmup(1), dense(), top_k(0.05))"))
-    assert ladder["bytes_per_step"] == ladder["dense_bytes_per_step"]
-    assert ladder["final_bytes_per_step"] == last["bytes_per_step"]
+    switched = train(
+        dataclasses.replace(SMALL, epochs=0.1, compressor="switch(warmup(1), dense(), top_k(0.05))")
+    )
+    assert switched["bytes_per_step"] == switched["dense_bytes_per_step"]
+    assert switched["final_bytes_per_step"] == last["bytes_per_step"]
 
 
-def test_factors_in_turn_are_no_ladder():
-    summary = run(dataclasses.replace(SMALL, epochs=0.1, compressor="acp_sgd(2)"))
+def test_alternating_factors_have_no_final_choice():
+    summary = train(dataclasses.replace(SMALL, epochs=0.1, compressor="acp_sgd(2)"))
     assert 0 < summary["final_bytes_per_step"] == summary["bytes_per_step"]
 
 
 def test_diverged_run_stops_and_saves_nothing_more(tmp_path):
     diverging = dataclasses.replace(
-        SMALL, learning_rate=1e6, epochs=20.0, log_every_steps=50, checkpoint_every_steps=1, workdir=str(tmp_path)
+        SMALL,
+        learning_rate=1e6,
+        epochs=20.0,
+        log_every_steps=50,
+        checkpoint_every_steps=1,
+        workdir=str(tmp_path),
     )
     with pytest.raises(DivergedError) as error:
-        run(diverging)
-    told = re.search(r"11 steps in a row, up to step (\d+), .*--learning-rate \(1000000\.0\)", str(error.value))
-    assert told is not None
+        train(diverging)
+    reported = re.search(
+        r"11 steps in a row, up to step (\d+), .*--learning-rate \(1000000\.0\)", str(error.value)
+    )
+    assert reported is not None
     saved = sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir())
-    assert saved[-1] == int(told[1]) - 1
+    assert saved[-1] == int(reported[1]) - 1
     assert f"The last checkpoint is that of step {saved[-1]}." in str(error.value)
-    # What is saved is as it was before the first of them: all of it is finite.
+    # The saved state is from before the first skipped step: all of it is finite.
     arrays = saved_arrays(tmp_path, saved[-1])
     assert all(np.isfinite(x).all() for x in arrays.values() if np.issubdtype(x.dtype, np.floating))
-    with pytest.raises(DivergedError, match=f"11 steps in a row, up to step {told[1]}"):
-        run(diverging)
+    with pytest.raises(DivergedError, match=f"11 steps in a row, up to step {reported[1]}"):
+        train(diverging)
 
 
-def test_diverged_run_is_found_when_it_is_logged_and_ends_with_exit_code_1(capsys):
-    alone = [word for field, value in ALONE.items() for word in (f"--{field.replace('_', '-')}", str(value))]
+def test_divergence_is_found_when_logging_and_ends_with_exit_code_1(capsys):
+    alone = [
+        word
+        for field, value in ALONE.items()
+        for word in (f"--{field.replace('_', '-')}", str(value))
+    ]
     stops = ["--learning-rate", "1e6", "--log-every-steps", "9", "--max-skipped-steps", "0"]
     assert main([*alone, "--workers", "8", *stops]) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert re.search(r"diverged: \d+ steps in a row, up to step \d+, had gradients that are not finite", told.err)
-    assert "Without --workdir there is no checkpoint." in told.err
+    reported = capsys.readouterr()
+    assert reported.out == ""
+    assert re.search(
+        r"diverged: \d+ steps in a row, up to step \d+, had gradients that are not finite",
+        reported.err,
+    )
+    assert "Without --workdir there is no checkpoint." in reported.err
 
 
 @pytest.fixture
 def bad_steps(monkeypatch):
-    """Makes one worker's images of some steps NaN: calls of the step from the first of this process."""
+    """Makes the images of one worker NaN in the given steps, counted from the start."""
 
     def make(*steps):
         def batches(*arguments):
@@ -156,9 +191,9 @@ def bad_steps(monkeypatch):
     return make
 
 
-def test_a_bad_step_is_skipped_counted_and_leaves_no_trace(bad_steps, capsys):
+def test_bad_step_is_skipped_and_counted_and_changes_nothing(bad_steps, capsys):
     bad_steps(5, 6)
-    summary = run(dataclasses.replace(COMPRESSED, epochs=2.0))
+    summary = train(dataclasses.replace(COMPRESSED, epochs=2.0))
     assert (summary["steps"], summary["skipped_steps"]) == (22, 2)
     assert summary["train_loss"] < 3 and summary["test_accuracy"] > 0.2
     assert "skipped_steps 2 " in capsys.readouterr().err
@@ -167,10 +202,12 @@ def test_a_bad_step_is_skipped_counted_and_leaves_no_trace(bad_steps, capsys):
 def test_more_bad_steps_in_a_row_than_allowed_end_the_run(bad_steps):
     bad_steps(5, 6, 7)
     config = dataclasses.replace(COMPRESSED, epochs=2.0, max_skipped_steps=2)
-    with pytest.raises(DivergedError, match=r"3 steps in a row, up to step 7, .*\(at most 2, --max-skipped-steps\)"):
-        run(config)
+    with pytest.raises(
+        DivergedError, match=r"3 steps in a row, up to step 7, .*\(at most 2, --max-skipped-steps\)"
+    ):
+        train(config)
     bad_steps(5, 6, 8)
-    assert run(config)["skipped_steps"] == 3
+    assert train(config)["skipped_steps"] == 3
 
 
 @pytest.mark.parametrize(
@@ -187,34 +224,39 @@ def test_more_bad_steps_in_a_row_than_allowed_end_the_run(bad_steps):
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),
 )
-def test_other_ways_to_train_learn_too(changes):
-    summary = run(dataclasses.replace(COMPRESSED, epochs=8.0, **changes))
+def test_other_settings_learn_too(changes):
+    summary = train(dataclasses.replace(COMPRESSED, epochs=8.0, **changes))
     assert summary["test_accuracy"] > 0.5
     assert summary["skipped_steps"] == 0 or changes.get("precision") == "float16"
 
 
-def test_nodes_that_send_everything_train_as_one_network():
-    flat, nodes = run(SMALL), run(dataclasses.replace(SMALL, nodes=2, compressor="hierarchical(dense(), dense())"))
+def test_dense_nodes_train_like_one_network():
+    flat, nodes = (
+        train(SMALL),
+        train(dataclasses.replace(SMALL, nodes=2, compressor="hierarchical(dense(), dense())")),
+    )
     assert nodes["test_loss"] == pytest.approx(flat["test_loss"], rel=1e-4)
     assert nodes["dense_bytes_per_step"] == flat["bytes_per_step"]
 
 
 def test_two_momenta_are_bad_input():
-    with pytest.raises(InputError, match="compressor: momentum_correction has a momentum before the average"):
-        run(dataclasses.replace(SMALL, compressor="momentum_correction(top_k(0.05))"))
+    with pytest.raises(
+        InputError, match="compressor: momentum_correction has a momentum before the average"
+    ):
+        train(dataclasses.replace(SMALL, compressor="momentum_correction(top_k(0.05))"))
 
 
 def test_ctrl_c_before_the_first_step_leaves_no_traceback(monkeypatch, capsys):
-    def prepare(*_):
+    def prepare_run(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("train.loop.prepare", prepare)
+    monkeypatch.setattr("train.loop.prepare_run", prepare_run)
     assert main([]) == 130
     assert capsys.readouterr().err == "stopped before the first step\n"
 
 
 def test_convergence_over_several_epochs(tmp_path):
-    run(dataclasses.replace(COMPRESSED, epochs=4.0, workdir=str(tmp_path)))
+    train(dataclasses.replace(COMPRESSED, epochs=4.0, workdir=str(tmp_path)))
     losses = [line["test_loss"] for line in lines_of(tmp_path) if "test_loss" in line]
     assert len(losses) == 4
     assert losses[0] > losses[1] > losses[3]
@@ -227,43 +269,50 @@ def test_convergence_over_several_epochs(tmp_path):
 def test_language_model_learns_a_sentence(model, precision, monkeypatch):
     sentence = "the quick brown fox jumps over the lazy dog. "
 
-    def load(data_dir, context):
+    def load(data_dir, context, evaluated):
         return make_text("tiny_shakespeare", 100 * sentence, 3 * sentence, context)
 
     monkeypatch.setitem(DATASETS, "tiny_shakespeare", load)
-    text = dataclasses.replace(SMALL, dataset="tiny_shakespeare", model=model, context=12, precision=precision)
+    text = dataclasses.replace(
+        SMALL, dataset="tiny_shakespeare", model=model, context=12, precision=precision
+    )
     rate = dataclasses.replace(text, optimizer="adam", learning_rate=0.02, batch_size=32)
-    summary = run(dataclasses.replace(rate, compressor="error_feedback(power_sgd(4))"))
-    # Of 28 characters; from how often each of them comes, without those before it, follows no less than 21.
+    summary = train(dataclasses.replace(rate, compressor="error_feedback(power_sgd(4))"))
+    # There are 28 characters. Their frequencies alone, without context, give at least 21.
     assert 1 < summary["test_perplexity"] < 17
     assert summary["bytes_per_step"] < summary["dense_bytes_per_step"] / 4
 
 
 needs_mnist = pytest.mark.skipif(
-    not (Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser() / "mnist").is_dir(),
+    not (
+        Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser() / "mnist"
+    ).is_dir(),
     reason="MNIST is not prepared; set TFDS_DATA_DIR to where it is",
 )
 
 
 @pytest.mark.parametrize(
     "compressor",
-    ["error_feedback(two_phase(sign()))", pytest.param("error_feedback(two_phase(qsgd(4)))", marks=pytest.mark.slow)],
+    [
+        "error_feedback(two_phase(sign()))",
+        pytest.param("error_feedback(two_phase(qsgd(4)))", marks=pytest.mark.slow),
+    ],
 )
 def test_two_phases_learn_the_digits_as_dense_does(compressor):
     config = dataclasses.replace(SMALL, batch_size=64, epochs=10.0, learning_rate=0.05)
     assert (
-        run(dataclasses.replace(config, compressor=compressor))["test_accuracy"] > run(config)["test_accuracy"] - 0.02
+        train(dataclasses.replace(config, compressor=compressor))["test_accuracy"]
+        > train(config)["test_accuracy"] - 0.02
     )
 
 
 MNIST = Config(**ALONE, dataset="mnist", workers=8, batch_size=256, epochs=0.5, learning_rate=0.05)
 
 
-@pytest.mark.slow
 @needs_mnist
 def test_compressed_training_on_mnist_stays_near_the_baseline():
-    baseline = run(MNIST)
-    compressed = run(dataclasses.replace(MNIST, compressor="error_feedback(top_k(0.01))"))
+    baseline = train(MNIST)
+    compressed = train(dataclasses.replace(MNIST, compressor="error_feedback(top_k(0.01))"))
     assert baseline["test_accuracy"] > 0.95
     assert compressed["test_accuracy"] > baseline["test_accuracy"] - 0.03
     assert compressed["bytes_per_step"] < baseline["bytes_per_step"] / 5
@@ -278,3 +327,25 @@ def test_the_mnist_configs_are_within_a_third_of_a_point_of_their_baseline():
     baseline = accuracy("configs/mnist_dense.yaml")
     for more in ((), ("--compressor", "error_feedback(power_sgd(2))")):
         assert accuracy("configs/mnist_top_k.yaml", *more) >= max(0.985, baseline - 0.003)
+
+
+@pytest.mark.parametrize("optimizer", ["onebit_adam", "zero_one_adam"])
+def test_the_final_bytes_of_an_optimizer_that_begins_dense_are_those_of_its_momentum(optimizer):
+    config = dataclasses.replace(
+        SMALL, optimizer=optimizer, freeze_step=2, learning_rate=0.001, epochs=1.0
+    )
+    summary = train(dataclasses.replace(config, compressor="error_feedback(sign())"))
+    assert summary["bytes_per_step"] >= summary["dense_bytes_per_step"]
+    assert summary["final_bytes_per_step"] < summary["dense_bytes_per_step"] / 4
+
+
+def test_an_optimizer_that_sends_its_momentum_needs_an_error_memory():
+    config = dataclasses.replace(SMALL, optimizer="onebit_adam", compressor="sign()")
+    with pytest.raises(InputError, match=r"needs an error memory; got sign\(\)"):
+        train(config)
+
+
+def test_dgc_refuses_a_second_memory():
+    config = dataclasses.replace(SMALL, optimizer="dgc", compressor="error_feedback(top_k(0.01))")
+    with pytest.raises(InputError, match="dgc has an error memory of its own"):
+        train(config)

@@ -1,4 +1,4 @@
-"""What a run tells, and what of it survives being stopped."""
+"""What a run reports, and what of it survives an interruption."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import math
 import pytest
 
 from train.errors import InputError
-from train.metrics import MetricsLog, forget_after, to_json
+from train.metrics import MetricsLog, drop_lines_after, to_json
 
 
 def lines_of(path) -> list[dict]:
@@ -33,7 +33,7 @@ def test_line_is_in_the_file_before_the_log_is_closed(tmp_path):
     log.close()
 
 
-def test_resumed_log_forgets_what_came_after_the_checkpoint(tmp_path):
+def test_resumed_log_drops_lines_after_the_checkpoint(tmp_path):
     first = MetricsLog(tmp_path, step=0)
     for step in (5, 10, 15):
         first.write(step, {"train_loss": 1.0})
@@ -41,21 +41,23 @@ def test_resumed_log_forgets_what_came_after_the_checkpoint(tmp_path):
     second = MetricsLog(tmp_path, step=10)
     second.write(15, {"train_loss": 2.0})
     second.close()
-    assert [(line["step"], line["train_loss"]) for line in lines_of(tmp_path / "metrics.jsonl")] == [
+    assert [
+        (line["step"], line["train_loss"]) for line in lines_of(tmp_path / "metrics.jsonl")
+    ] == [
         (5, 1.0),
         (10, 1.0),
         (15, 2.0),
     ]
 
 
-def test_line_cut_off_in_writing_is_forgotten(tmp_path):
+def test_incomplete_line_is_dropped(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 5}\n{"step": 1', encoding="utf-8")
-    forget_after(path, 10)
+    drop_lines_after(path, 10)
     assert lines_of(path) == [{"step": 5}]
 
 
-def test_folder_in_the_place_of_the_metrics_is_told(tmp_path):
+def test_folder_in_place_of_the_metrics_is_reported(tmp_path):
     (tmp_path / "metrics.jsonl").mkdir()
     with pytest.raises(InputError, match=r"cannot be used: .*Is a directory"):
         MetricsLog(tmp_path, step=0)

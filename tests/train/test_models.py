@@ -1,11 +1,11 @@
-"""The models of the training program: their sizes, one way to apply them, their precision, BatchNorm's statistics."""
+"""The models of the training program: size, application, precision, and BatchNorm statistics."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from train.models.catalogue import MODELS, TEXT_MODELS, build_model
+from train.models.build_model import MODELS, TEXT_MODELS, build_model
 from train.task import make_loss
 
 MNIST, DIGITS, CIFAR, IMAGENET = (28, 28, 1), (8, 8, 1), (32, 32, 3), (224, 224, 3)
@@ -14,14 +14,17 @@ TEXT = (64,)
 
 def inputs(name, number, input_shape):
     """The shape of a batch for a model."""
-    return jax.ShapeDtypeStruct((number, *input_shape), jnp.int32 if name in TEXT_MODELS else jnp.float32)
+    return jax.ShapeDtypeStruct(
+        (number, *input_shape), jnp.int32 if name in TEXT_MODELS else jnp.float32
+    )
 
 
 def shapes(name, num_classes, input_shape, precision="float32"):
-    """The shapes of a model's variables; nothing is computed."""
+    """The shapes of a model's variables, without computing them."""
     model = build_model(name, num_classes, input_shape, precision)
     init = jax.eval_shape(
-        lambda inputs: model.init(jax.random.key(0), inputs, train=False), inputs(name, 1, input_shape)
+        lambda inputs: model.init(jax.random.key(0), inputs, train=False),
+        inputs(name, 1, input_shape),
     )
     return {"params": init["params"], "batch_stats": init.get("batch_stats", {})}
 
@@ -55,8 +58,10 @@ def test_stem_follows_the_size_of_the_images(name):
     assert large["params"]["ImageNetStem_0"]["Conv_0"]["kernel"].shape == (7, 7, 3, 64)
 
 
-@pytest.mark.parametrize(("image_shape", "stem_size", "last_size"), [(CIFAR, 32, 4), (IMAGENET, 56, 7)])
-def test_resnet_halves_the_image_at_the_published_places(image_shape, stem_size, last_size):
+@pytest.mark.parametrize(
+    ("image_shape", "stem_size", "last_size"), [(CIFAR, 32, 4), (IMAGENET, 56, 7)]
+)
+def test_resnet_halves_the_image_at_the_published_stages(image_shape, stem_size, last_size):
     model = build_model("resnet18", 10, image_shape)
     images = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
 
@@ -64,7 +69,9 @@ def test_resnet_halves_the_image_at_the_published_places(image_shape, stem_size,
         _, state = model.init_with_output(
             jax.random.key(0), images, train=False, capture_intermediates=True, mutable=True
         )
-        return [state["intermediates"][name]["__call__"][0] for name in ("BasicBlock_0", "BasicBlock_7")]
+        return [
+            state["intermediates"][name]["__call__"][0] for name in ("BasicBlock_0", "BasicBlock_7")
+        ]
 
     first, last = jax.eval_shape(sizes, images)
     assert first.shape == (1, stem_size, stem_size, 64)
@@ -72,7 +79,7 @@ def test_resnet_halves_the_image_at_the_published_places(image_shape, stem_size,
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_is_applied_in_one_way(name):
+def test_all_models_are_applied_in_the_same_way(name):
     input_shape, logits_shape = (TEXT, (4, *TEXT, 7)) if name in TEXT_MODELS else (CIFAR, (4, 7))
     model = build_model(name, 7, input_shape)
     variables = shapes(name, 7, input_shape)
@@ -83,30 +90,41 @@ def test_every_model_is_applied_in_one_way(name):
     logits, updated = jax.eval_shape(apply, variables, inputs(name, 4, input_shape))
     assert logits.shape == logits_shape
     assert logits.dtype == jnp.float32
-    assert jax.tree.structure(updated.get("batch_stats", {})) == jax.tree.structure(variables["batch_stats"])
+    assert jax.tree.structure(updated.get("batch_stats", {})) == jax.tree.structure(
+        variables["batch_stats"]
+    )
 
 
 def products(jaxpr):
-    """Every matrix product and convolution of a program, those inside loops and functions too."""
+    """Every matrix product and convolution of a program, also inside loops and functions."""
     for equation in jaxpr.eqns:
         if equation.primitive.name in ("dot_general", "conv_general_dilated"):
             yield equation
-        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
+        for inner in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
+        ):
             if hasattr(inner, "eqns"):
                 yield from products(inner)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", MODELS)
-def test_precision_is_that_of_every_product_and_of_nothing_that_stays(name, precision):
+def test_every_product_has_the_precision_and_all_state_is_float32(name, precision):
     input_shape, label_shape = (TEXT, (4, *TEXT)) if name in TEXT_MODELS else (CIFAR, (4,))
     loss = make_loss(build_model(name, 7, input_shape, precision))
     variables = shapes(name, 7, input_shape, precision)
-    batch = {"inputs": inputs(name, 4, input_shape), "labels": jax.ShapeDtypeStruct(label_shape, jnp.int32)}
+    batch = {
+        "inputs": inputs(name, 4, input_shape),
+        "labels": jax.ShapeDtypeStruct(label_shape, jnp.int32),
+    }
     program, kept = jax.make_jaxpr(jax.value_and_grad(loss, has_aux=True), return_shape=True)(
         *variables.values(), batch
     )
-    found = {variable.aval.dtype.name for equation in products(program.jaxpr) for variable in equation.invars}
+    found = {
+        variable.aval.dtype.name
+        for equation in products(program.jaxpr)
+        for variable in equation.invars
+    }
     assert found == {precision}
     assert {x.dtype.name for x in jax.tree.leaves((variables, kept))} == {"float32"}
 
@@ -115,7 +133,7 @@ def test_simple_cnn_has_no_state():
     assert shapes("simple_cnn", 10, MNIST)["batch_stats"] == {}
 
 
-def test_batch_norm_follows_the_batch_in_training_and_the_running_averages_otherwise():
+def test_batch_norm_uses_batch_statistics_in_training_and_running_averages_in_evaluation():
     model = build_model("resnet8", 10, DIGITS)
     images = jax.random.normal(jax.random.key(1), (16, *DIGITS))
     variables = jax.jit(lambda: model.init(jax.random.key(0), images, train=False))()

@@ -1,4 +1,4 @@
-"""The optimizer of a run: its learning rate, which parameters decay, and what dgc forgets."""
+"""The optimizer of a run: learning rate, weight decay, clipping, and the choices."""
 
 import jax
 import jax.numpy as jnp
@@ -6,10 +6,11 @@ import numpy as np
 import optax
 import pytest
 
-from jaxcompress import top_k
+from jaxcompress import compress, error_feedback, sign, top_k
 from jaxcompress.feedback.momentum_correction import MomentumCorrectionState
+from jaxcompress.transform import CompressState
 from train.config import Config
-from train.optimizer import is_kernel, make_optimizer, make_schedule
+from train.optimizer import is_kernel, local_momentum, make_chain, make_schedule
 
 PER_EPOCH, TOTAL = 10, 100
 
@@ -44,19 +45,91 @@ def test_step_falls_at_the_decay_epochs_counted_from_the_start():
 
 
 def test_only_kernels_decay():
-    params = {"conv": {"kernel": jnp.ones((3, 3, 1, 8)), "bias": jnp.ones(8)}, "norm": {"scale": jnp.ones(8)}}
+    params = {
+        "conv": {"kernel": jnp.ones((3, 3, 1, 8)), "bias": jnp.ones(8)},
+        "norm": {"scale": jnp.ones(8)},
+    }
     assert is_kernel(params) == {"conv": {"kernel": True, "bias": False}, "norm": {"scale": False}}
 
 
 @pytest.mark.parametrize("masking", [True, False])
-def test_dgc_forgets_the_momentum_of_what_it_sent_unless_told_not_to(masking):
+def test_dgc_resets_the_velocity_of_sent_entries_only_with_masking(masking):
     config = Config(optimizer="dgc", masking=masking)
-    optimizer = make_optimizer(config, top_k(0.1), optax.constant_schedule(0.1), "data")
+    average = compress(local_momentum(config, top_k(0.1)))
+    optimizer = make_chain(config, average, optax.constant_schedule(0.1), "data")
     params = {"kernel": jnp.zeros((10, 10))}
     grads = {"kernel": jax.random.normal(jax.random.key(0), (2, 10, 10))}
-    step = jax.vmap(lambda g: optimizer.update(g, optimizer.init(params), params)[1], axis_name="data")
+    step = jax.vmap(
+        lambda g: optimizer.update(g, optimizer.init(params), params)[1], axis_name="data"
+    )
     state = jax.jit(step)(grads)
     nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, MomentumCorrectionState))
     (memory,) = (node for node in nodes if isinstance(node, MomentumCorrectionState))
-    forgotten = jnp.sum(memory.velocity.value["kernel"] == 0, axis=(1, 2))
-    np.testing.assert_array_equal(forgotten, 10 if masking else 0)
+    reset = jnp.sum(memory.velocity.value["kernel"] == 0, axis=(1, 2))
+    np.testing.assert_array_equal(reset, 10 if masking else 0)
+
+
+GRADIENTS = np.array([[3.0, -4.0], [12.0, 0.5]], np.float32)
+
+
+def updates(steps: int = 2, scale: float = 1.0, **settings) -> list[np.ndarray]:
+    """The updates of some steps whose averaged gradients are all ``scale * GRADIENTS``."""
+    config = Config(**settings)
+    chain = make_chain(config, optax.identity(), optax.constant_schedule(0.1), "data")
+    params = {"kernel": jnp.zeros((2, 2))}
+    state, found = chain.init(params), []
+    for _ in range(steps):
+        update, state = chain.update({"kernel": jnp.asarray(scale * GRADIENTS)}, state, params)
+        found.append(np.asarray(update["kernel"]))
+    return found
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_rmsprop_divides_by_the_root_of_its_mean_square_and_has_the_momentum_of_the_config(
+    momentum, nesterov
+):
+    found = updates(3, optimizer="rmsprop", momentum=momentum, nesterov=nesterov)
+    mean_square = velocity = np.zeros_like(GRADIENTS)
+    for update in found:
+        mean_square = 0.9 * mean_square + 0.1 * GRADIENTS**2
+        scaled = GRADIENTS / np.sqrt(mean_square + 1e-8)
+        velocity = momentum * velocity + 0.1 * scaled
+        expected = momentum * velocity + 0.1 * scaled if nesterov else velocity
+        np.testing.assert_allclose(update, -expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "rmsprop", "adam", "adamw"])
+def test_averaged_gradient_is_clipped_before_the_rule(optimizer):
+    # So small that the epsilon of the adaptive rules counts: otherwise they cancel any scale.
+    scale, norm = 2.0**-36, np.linalg.norm(GRADIENTS)
+    clipped = updates(optimizer=optimizer, clip_norm=scale * norm)
+    small = updates(scale=scale, optimizer=optimizer)
+    np.testing.assert_allclose(clipped, small, rtol=1e-5)
+    assert np.abs(clipped).max() < np.abs(updates(optimizer=optimizer)).max() / 2
+    loose = updates(optimizer=optimizer, clip_norm=2 * norm)
+    np.testing.assert_array_equal(loose, updates(optimizer=optimizer))
+
+
+@pytest.mark.parametrize("optimizer", ["onebit_adam", "onebit_lamb", "zero_one_adam"])
+def test_an_optimizer_that_sends_its_momentum_begins_with_dense_steps_and_then_compresses(
+    optimizer,
+):
+    config = Config(optimizer=optimizer, freeze_step=2)
+    average = compress(error_feedback(sign()))
+    chain = make_chain(config, average, optax.constant_schedule(0.1), "data")
+    params = {"kernel": jnp.ones((64, 128))}
+    grads = {"kernel": jax.random.normal(jax.random.key(0), (2, 64, 128))}
+
+    def train(grads):
+        state, sent = chain.init(params), []
+        for _ in range(4):
+            _, state = chain.update(grads, state, params)
+            nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, CompressState))
+            sent += [node.bits for node in nodes if isinstance(node, CompressState)]
+        return sent
+
+    sent = np.array(jax.jit(jax.vmap(train, axis_name="data"))(grads))[:, 0]
+    dense_bits = 32 * 64 * 128
+    np.testing.assert_array_equal(sent[:2], dense_bits)
+    assert np.all(sent[2:] < dense_bits / 30)

@@ -1,4 +1,4 @@
-"""Several processes, with gloo on 127.0.0.1: the numbers of one process, and bad input that ends all of them."""
+"""Several processes, with gloo on 127.0.0.1: results equal to one process, and shared errors."""
 
 import shutil
 import socket
@@ -9,7 +9,7 @@ from jax.experimental import multihost_utils
 from train_helpers import SMALL, finish, saved_arrays, start, summary_of, train, without_time
 
 from train.errors import InputError
-from train.processes import together
+from train.processes import raise_on_all_processes
 
 TWO_EPOCHS = (*SMALL, "--epochs", "2")
 
@@ -23,7 +23,9 @@ def free_port() -> int:
 def train_together(*of_each: tuple[str, ...]) -> list:
     """Runs one process for each set of arguments, and waits for all."""
     cluster = ("--coordinator", f"127.0.0.1:{free_port()}", "--num-processes", str(len(of_each)))
-    processes = [start(*arguments, *cluster, "--process-id", str(i)) for i, arguments in enumerate(of_each)]
+    processes = [
+        start(*arguments, *cluster, "--process-id", str(i)) for i, arguments in enumerate(of_each)
+    ]
     return [finish(process) for process in processes]
 
 
@@ -39,7 +41,7 @@ def test_two_processes_equal_one_process_with_two_devices(tmp_path, one_process)
     arguments = (*TWO_EPOCHS, "--workdir", str(tmp_path))
     main, other = train_together(arguments, arguments)
     assert without_time(summary_of(main)) == without_time(expected)
-    # The average of two numbers does not depend on their order, so the parameters agree to the last bit.
+    # A sum of two numbers does not depend on their order, so the parameters are bit-identical.
     found, wanted = saved_arrays(tmp_path, 22), saved_arrays(workdir, 22)
     assert found.keys() == wanted.keys()
     for path, array in wanted.items():
@@ -49,14 +51,14 @@ def test_two_processes_equal_one_process_with_two_devices(tmp_path, one_process)
     assert "test_accuracy" not in other.stdout + other.stderr
 
 
-def test_two_processes_go_on_where_one_has_stopped(tmp_path, one_process):
+def test_two_processes_resume_the_run_of_one(tmp_path, one_process):
     workdir, expected = one_process
     shutil.copytree(workdir, tmp_path, dirs_exist_ok=True)
-    # Without its seal the last checkpoint does not count: as if the process had been killed while saving it.
+    # Without checksums the last checkpoint is incomplete, as if the process was killed in saving.
     (tmp_path / "checkpoints" / "22" / "sha256.json").unlink()
     arguments = (*TWO_EPOCHS, "--workdir", str(tmp_path))
     main, _ = train_together(arguments, arguments)
-    assert "goes on after step 11" in main.stderr
+    assert "resumes after step 11" in main.stderr
     assert without_time(summary_of(main)) == without_time(expected)
 
 
@@ -66,18 +68,22 @@ def test_each_process_can_be_a_node_of_several_workers():
     main, _ = train_together(arguments, arguments)
     found, expected = summary_of(main), summary_of(train(*arguments))
     assert found["bytes_per_step"] == expected["bytes_per_step"] < found["dense_bytes_per_step"]
-    # Inside a node gloo may add in another order than one process does.
+    # Within a node gloo may add in another order than one process does.
     assert found["test_loss"] == pytest.approx(expected["test_loss"], rel=1e-3)
 
 
 @pytest.mark.parametrize(
     ("field", "option", "values"),
     [
-        ("compressor", "--compressor", ("error_feedback(top_k(0.01))", "error_feedback(top_k(0.02))")),
+        (
+            "compressor",
+            "--compressor",
+            ("error_feedback(top_k(0.01))", "error_feedback(top_k(0.02))"),
+        ),
         ("workers", "--workers", ("2", "4")),
     ],
 )
-def test_config_that_differs_is_told_by_all_before_any_step(field, option, values):
+def test_different_configs_are_reported_by_all_before_any_step(field, option, values):
     results = train_together(*[(*TWO_EPOCHS, option, value) for value in values])
     for result in results:
         assert result.returncode == 2, result.stderr
@@ -88,14 +94,16 @@ def test_config_that_differs_is_told_by_all_before_any_step(field, option, value
         assert "Traceback" not in result.stderr
 
 
-def test_error_of_one_process_is_its_own():
-    with pytest.raises(ZeroDivisionError), together():
+def test_failing_process_raises_its_own_error():
+    with pytest.raises(ZeroDivisionError), raise_on_all_processes():
         1 / 0  # noqa: B018
 
 
 def test_error_of_another_process_ends_this_one(monkeypatch):
-    monkeypatch.setattr(multihost_utils, "process_allgather", lambda failed: np.array([failed, True]))
-    with pytest.raises(InputError, match="process 1 cannot go on"), together():
+    monkeypatch.setattr(
+        multihost_utils, "process_allgather", lambda failed: np.array([failed, True])
+    )
+    with pytest.raises(InputError, match="process 1 cannot go on"), raise_on_all_processes():
         pass
 
 
@@ -108,8 +116,10 @@ def test_folder_that_only_one_process_cannot_use_ends_both(tmp_path):
     assert "process 0 cannot go on" in other.stderr
 
 
-def test_workdirs_that_are_not_shared_are_told(tmp_path):
-    main, other = train_together(*[(*TWO_EPOCHS, "--workdir", str(tmp_path / name)) for name in ("a", "b")])
+def test_workdirs_that_are_not_shared_are_reported(tmp_path):
+    main, other = train_together(
+        *[(*TWO_EPOCHS, "--workdir", str(tmp_path / name)) for name in ("a", "b")]
+    )
     assert (main.returncode, other.returncode) == (2, 2)
     assert "process 1 cannot go on" in main.stderr
     assert "is not the folder that process 0 writes" in other.stderr

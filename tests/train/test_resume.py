@@ -1,4 +1,4 @@
-"""A run that is killed at any moment and started again ends bit-identical to one that was not."""
+"""A run that is killed and started again ends bit-identical to an uninterrupted one."""
 
 import json
 import re
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from train_helpers import SMALL, finish, saved_arrays, start, summary_of, train, without_time
 
-# 330 steps, a checkpoint every 40: time enough to be killed between two of them. Where a run goes on, a line of the log
-# is half done: its mean is over steps of both parts.
+# 330 steps and a checkpoint every 40, so that the run can be killed between two of them. It resumes
+# within a logging period, whose mean is over steps of both parts.
 LONG = (*SMALL, "--epochs", "30", "--checkpoint-every-steps", "40", "--log-every-steps", "25")
 LONG = (*LONG, "--eval-every-epochs", "10")
 LAST_STEP = 330
@@ -20,23 +20,25 @@ LAST_STEP = 330
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory) -> tuple[Path, dict]:
-    """The workdir and the summary of a run that nothing disturbed."""
+    """The workdir and the summary of an uninterrupted run."""
     workdir = tmp_path_factory.mktemp("uninterrupted")
     return workdir, summary_of(train(*LONG, "--workdir", str(workdir)))
 
 
 def stop_after(step: int, workdir: Path, signal_number: int) -> subprocess.CompletedProcess[str]:
-    """Starts the run and sends it a signal as soon as it has logged `step` steps."""
+    """Starts the run and sends it a signal once it has logged `step` steps."""
     process = start(*LONG, "--workdir", str(workdir))
     deadline = time.monotonic() + 90
-    while last_logged_step(workdir) < step and process.poll() is None and time.monotonic() < deadline:
+    while (
+        last_logged_step(workdir) < step and process.poll() is None and time.monotonic() < deadline
+    ):
         time.sleep(0.005)
     process.send_signal(signal_number)
     return finish(process)
 
 
 def kill_after(step: int, workdir: Path) -> None:
-    """Starts the run and kills it, without warning, as soon as it has logged `step` steps."""
+    """Starts the run and kills it once it has logged `step` steps."""
     assert stop_after(step, workdir, signal.SIGKILL).returncode == -signal.SIGKILL
 
 
@@ -47,12 +49,18 @@ def last_logged_step(workdir: Path) -> int:
 
 
 def metrics_without_speed(workdir: Path) -> list[dict]:
-    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    return [{name: value for name, value in line.items() if name != "steps_per_second"} for line in lines]
+    lines = [
+        json.loads(line)
+        for line in (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    return [
+        {name: value for name, value in line.items() if name != "steps_per_second"}
+        for line in lines
+    ]
 
 
 def assert_same_end(workdir: Path, summary: dict, uninterrupted: tuple[Path, dict]) -> None:
-    """Everything but the time is the same to the last bit."""
+    """Everything except the time is equal to the last bit."""
     expected_workdir, expected_summary = uninterrupted
     assert without_time(summary) == without_time(expected_summary)
     assert metrics_without_speed(workdir) == metrics_without_speed(expected_workdir)
@@ -65,26 +73,29 @@ def assert_same_end(workdir: Path, summary: dict, uninterrupted: tuple[Path, dic
 def test_run_killed_in_the_middle_ends_bit_identical(tmp_path, uninterrupted):
     kill_after(92, tmp_path)
     resumed = train(*LONG, "--workdir", str(tmp_path))
-    assert "goes on after step" in resumed.stderr
+    assert "resumes after step" in resumed.stderr
     assert_same_end(tmp_path, summary_of(resumed), uninterrupted)
 
 
-def test_run_told_to_stop_saves_and_ends_bit_identical(tmp_path, uninterrupted):
+def test_run_stopped_by_sigterm_saves_and_ends_bit_identical(tmp_path, uninterrupted):
     stopped = stop_after(92, tmp_path, signal.SIGTERM)
     assert stopped.returncode == 143
     assert stopped.stdout == ""
-    told = re.fullmatch(
-        r"stopped after step (\d+); the same command goes on from there", stopped.stderr.splitlines()[-1]
+    reported = re.fullmatch(
+        r"stopped after step (\d+); run the same command again to resume",
+        stopped.stderr.splitlines()[-1],
     )
-    assert told is not None, stopped.stderr
+    assert reported is not None, stopped.stderr
     resumed = train(*LONG, "--workdir", str(tmp_path))
-    assert f"goes on after step {told[1]}:" in resumed.stderr
+    assert f"resumes after step {reported[1]}:" in resumed.stderr
     assert_same_end(tmp_path, summary_of(resumed), uninterrupted)
 
 
-def test_run_whose_last_checkpoint_is_corrupt_ends_bit_identical(tmp_path, uninterrupted):
+def test_run_with_a_damaged_last_checkpoint_ends_bit_identical(tmp_path, uninterrupted):
     kill_after(124, tmp_path)
-    steps = [int(path.name) for path in (tmp_path / "checkpoints").iterdir() if path.name.isdecimal()]
+    steps = [
+        int(path.name) for path in (tmp_path / "checkpoints").iterdir() if path.name.isdecimal()
+    ]
     for path in (tmp_path / "checkpoints" / str(max(steps))).rglob("*"):
         if path.is_file() and path.name != "sha256.json":
             path.write_bytes(b"")

@@ -1,4 +1,4 @@
-"""The loss and the evaluation: of images and of each next character alike, in float32."""
+"""The loss and the evaluation, for images and for next characters, in float32."""
 
 import flax.linen as nn
 import jax
@@ -30,8 +30,8 @@ BATCH = {
 PARAMS, STATS = init_model(Table(), BATCH, seed=0)
 
 
-def losses_by_hand() -> tuple[np.ndarray, np.ndarray]:
-    """-log softmax of the right label, and whether it has the largest logit."""
+def expected_losses() -> tuple[np.ndarray, np.ndarray]:
+    """-log softmax of the correct label, and whether it has the largest logit."""
     logits = np.asarray(PARAMS["Embed_0"]["embedding"], np.float64)[BATCH["inputs"]]
     right = np.take_along_axis(logits, BATCH["labels"][..., None], axis=-1)[..., 0]
     return np.log(np.exp(logits).sum(axis=-1)) - right, logits.argmax(-1) == BATCH["labels"]
@@ -39,19 +39,23 @@ def losses_by_hand() -> tuple[np.ndarray, np.ndarray]:
 
 def test_loss_is_the_mean_over_all_labels():
     loss, (stats, metrics) = make_loss(Table())(PARAMS, STATS, BATCH)
-    losses, hits = losses_by_hand()
+    losses, hits = expected_losses()
     np.testing.assert_allclose(loss, losses.mean(), rtol=1e-6)
     np.testing.assert_allclose(metrics["accuracy"], hits.mean(), rtol=1e-6)
     assert stats == {}
 
 
 def test_evaluation_is_the_mean_weighted_by_label():
-    first, second = ({key: rows[half] for key, rows in BATCH.items()} for half in (slice(0, 4), slice(4, 8)))
+    first, second = (
+        {key: rows[half] for key, rows in BATCH.items()} for half in (slice(0, 4), slice(4, 8))
+    )
     tested = Evaluation(Table(), jaxcompress.data_mesh(4))(PARAMS, STATS, [first, second])
-    losses, hits = losses_by_hand()
+    losses, hits = expected_losses()
     expected = np.average(losses, weights=BATCH["weights"])
     np.testing.assert_allclose(tested["test_loss"], expected, rtol=1e-6)
-    np.testing.assert_allclose(tested["test_accuracy"], np.average(hits, weights=BATCH["weights"]), rtol=1e-6)
+    np.testing.assert_allclose(
+        tested["test_accuracy"], np.average(hits, weights=BATCH["weights"]), rtol=1e-6
+    )
     np.testing.assert_allclose(tested["test_perplexity"], np.exp(expected), rtol=1e-5)
 
 
@@ -63,6 +67,8 @@ def test_loss_of_narrow_logits_is_computed_in_float32():
     np.testing.assert_allclose(loss, make_loss(Table())(rounded, STATS, BATCH)[0], rtol=1e-6)
 
 
-@pytest.mark.parametrize(("loss", "expected"), [(0.0, 1.0), (np.log(65), 65.0), (1e4, np.inf), (np.nan, np.nan)])
+@pytest.mark.parametrize(
+    ("loss", "expected"), [(0.0, 1.0), (np.log(65), 65.0), (1e4, np.inf), (np.nan, np.nan)]
+)
 def test_perplexity_is_the_exponential_and_never_an_error(loss, expected):
     np.testing.assert_allclose(perplexity(float(loss)), expected, rtol=1e-6)

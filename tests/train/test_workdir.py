@@ -1,23 +1,26 @@
-"""The folder of a run: made, tried, and one run's alone."""
+"""The folder of a run: created, checked, and used by one run at a time."""
 
 import contextlib
+import subprocess
+import sys
 
 import pytest
+from train_helpers import REPOSITORY
 
 from train.errors import InputError
-from train.workdir import open_workdir
+from train.workdir import locked, open_workdir
 
 
-def test_folder_is_made_and_its_full_path_given(tmp_path, monkeypatch):
+def test_folder_is_made_and_its_absolute_path_returned(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with contextlib.ExitStack() as at_end:
-        assert open_workdir("runs/first", at_end) == tmp_path / "runs" / "first"
+    with contextlib.ExitStack() as at_exit:
+        assert open_workdir("runs/first", at_exit) == tmp_path / "runs" / "first"
     assert (tmp_path / "runs" / "first").is_dir()
 
 
 def test_no_name_is_no_folder():
-    with contextlib.ExitStack() as at_end:
-        assert open_workdir(None, at_end) is None
+    with contextlib.ExitStack() as at_exit:
+        assert open_workdir(None, at_exit) is None
 
 
 def test_folder_belongs_to_one_run_until_its_end(tmp_path):
@@ -27,3 +30,34 @@ def test_folder_belongs_to_one_run_until_its_end(tmp_path):
             open_workdir(str(tmp_path), second)
         first.close()
         open_workdir(str(tmp_path), second)
+
+
+def test_second_run_is_refused_until_the_first_has_ended(tmp_path):
+    refused = pytest.raises(InputError, match=r"another run is writing into workdir .* --workdir")
+    with locked(tmp_path), refused, locked(tmp_path):
+        pass
+    with locked(tmp_path):
+        pass
+
+
+def test_killed_process_holds_no_lock(tmp_path):
+    program = (
+        "import pathlib, sys, time\nfrom train.workdir import locked\nwith"
+        " locked(pathlib.Path(sys.argv[1])):\n"
+    )
+    program += "    print(flush=True)\n    time.sleep(60)\n"
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        with pytest.raises(InputError), locked(tmp_path):
+            pass
+        process.kill()
+        process.wait()
+    with locked(tmp_path):
+        pass
+
+
+def test_without_locks_nothing_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("train.workdir.fcntl", None)
+    with locked(tmp_path), locked(tmp_path):
+        pass

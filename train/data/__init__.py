@@ -1,1 +1,1 @@
-"""The data sets that the training program knows, and the batches it makes of them."""
+"""The data sets of the training program, and their batches."""

@@ -1,11 +1,12 @@
-"""Batches of a data set, in an order that does not depend on how many processes read them.
+"""Batches of a data set, in an order that does not depend on the number of processes.
 
-The order of examples and the noise that changes them are drawn for the whole global batch; a process then takes its
-rows, which are contiguous:
+The order of examples and the augmentation noise are drawn for the whole global batch. A process
+then takes a contiguous part of the rows:
 
     process p of P reads rows [p B / P, (p + 1) B / P) of every global batch of B examples
 
-One process that splits a global batch over its devices cuts it at the same places, so both train on the same numbers.
+One process that shards a global batch over its devices splits it at the same rows. So both train on
+the same numbers.
 """
 
 import functools
@@ -16,39 +17,43 @@ import numpy as np
 
 from train.data.dataset import NOISE, Batch, Dataset
 
-# One thread makes two batches ahead while the devices work on the one before. A batch takes a few milliseconds, so
-# reading in other processes would cost more than it gives.
+# One thread prepares the next two batches. A batch takes a few milliseconds, too little to pay for
+# worker processes.
 _READ_AHEAD = grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
 
-# What is drawn from a seed, each independently of the other.
+# Two independent random streams of a seed.
 _ORDER, _NOISE = 0, 1
 
 
 def train_batches(
     dataset: Dataset, batch_size: int, seed: int, process_index: int = 0, process_count: int = 1
 ) -> grain.DatasetIterator[Batch]:
-    """This process's rows of the training batches, endlessly.
+    """An endless iterator of this process's rows of the training batches.
 
-    Each epoch is in another order, and leaves out the last ``train_size % batch_size`` examples of that order.
+    Each epoch has a new order, of which the last ``train_size % batch_size`` examples are not used.
 
     Args:
       dataset: the data set.
       batch_size: examples in a batch of all processes together.
-      seed: of the order and of the noise, >= 0.
-      process_index: which process this is.
-      process_count: how many processes there are.
+      seed: seed of the order and of the noise, at least 0.
+      process_index: index of this process.
+      process_count: number of processes.
 
     Returns:
-      An iterator of ``{"inputs": (n, …), "labels": (n, …)}`` with n = `batch_size` / `process_count`; which arrays they
-      are, the data set says. Its ``get_state()`` is a dict fit for JSON, the same in every process; after ``set_state``
-      it goes on from there, bit for bit.
+      An iterator of ``{"inputs": (n, …), "labels": (n, …)}`` with n = `batch_size` /
+      `process_count`. Its ``get_state()`` is a JSON dict, the same in every process; after
+      ``set_state`` the iterator continues bit for bit.
 
     Raises:
-      ValueError: the batch size is not divisible by the number of processes, or there is no full batch.
+      ValueError: the batch size is not divisible by the number of processes, or there is no full
+        batch.
     """
     rows = _rows(batch_size, process_index, process_count)
     if batch_size > dataset.train_size:
-        raise ValueError(f"batch_size must be at most the {dataset.train_size} training examples; got {batch_size}.")
+        raise ValueError(
+            f"batch_size must be at most the {dataset.train_size} training examples; got"
+            f" {batch_size}."
+        )
     steps = steps_per_epoch(dataset, batch_size)
 
     @functools.lru_cache(maxsize=1)
@@ -61,28 +66,33 @@ def train_batches(
         noise = _generator(seed, _NOISE, step).random((batch_size, NOISE))
         return dataset.train_batch(examples, noise[rows])
 
-    return iter(grain.MapDataset.range(steps).repeat().map_with_index(load).to_iter_dataset(_READ_AHEAD))
+    return iter(
+        grain.MapDataset.range(steps).repeat().map_with_index(load).to_iter_dataset(_READ_AHEAD)
+    )
 
 
 def steps_per_epoch(dataset: Dataset, batch_size: int) -> int:
-    """How many full batches the training examples make."""
+    """The number of full batches in the training examples."""
     return dataset.train_size // batch_size
 
 
-def test_batches(dataset: Dataset, batch_size: int, process_index: int = 0, process_count: int = 1) -> Iterator[Batch]:
+def test_batches(
+    dataset: Dataset, batch_size: int, process_index: int = 0, process_count: int = 1
+) -> Iterator[Batch]:
     """This process's rows of the test batches, each example once, in a fixed order.
 
-    All batches have one shape, so that one compiled program reads them all: the last is filled up with what weighs 0.
+    All batches have one shape, so that one compiled program serves all. The last is padded with
+    rows of weight 0.
 
     Args:
       dataset: the data set.
       batch_size: examples in a batch of all processes together.
-      process_index: which process this is.
-      process_count: how many processes there are.
+      process_index: index of this process.
+      process_count: number of processes.
 
     Returns:
-      Batches as of `train_batches`, with ``"weights"``: float32 of the shape of the labels, 1 for a label and 0 for
-      filling.
+      Batches like those of `train_batches`, with ``"weights"``: float32 in the shape of the labels,
+      1 for a label and 0 for padding.
 
     Raises:
       ValueError: the batch size is not divisible by the number of processes.
@@ -93,16 +103,16 @@ def test_batches(dataset: Dataset, batch_size: int, process_index: int = 0, proc
 
 
 def _generator(seed: int, stream: int, index: int) -> np.random.Generator:
-    """Random numbers that only this seed, this stream and this index give; no state, so any step can be the first."""
+    """Random numbers for one index of a stream; without state, any step can be the first."""
     return np.random.default_rng((seed, stream, index))
 
 
 def _rows(batch_size: int, process_index: int, process_count: int) -> slice:
-    """The rows of a global batch that are this process's."""
+    """The rows of a global batch that belong to this process."""
     if batch_size < 1 or batch_size % process_count:
         raise ValueError(
-            f"batch_size is that of all processes together and must be a multiple of their number, {process_count}; "
-            f"got {batch_size}."
+            "batch_size, of all processes together, must be a multiple of their number,"
+            f" {process_count}; got {batch_size}."
         )
     if not 0 <= process_index < process_count:
         raise ValueError(f"process_index must be in [0, {process_count}); got {process_index}.")

@@ -1,7 +1,7 @@
-"""What a data set is here: labelled examples in memory, which it makes into the numbers that a model sees.
+"""The interface of a data set: labelled examples in memory, which it converts to model inputs.
 
-The sets are small (CIFAR-10 is 180 MB), so each is read once as a whole: batches are then a matter of indices. A data
-set does not know batches, processes or seeds; what is random in it is given to it as numbers.
+The sets are small (CIFAR-10 is 180 MB), so each is read once as a whole, and a batch is a list of
+indices. A data set knows no batches, processes or seeds: random numbers are arguments.
 """
 
 from typing import Protocol
@@ -11,11 +11,11 @@ from jaxtyping import Float, Int
 
 from train.errors import InputError
 
-# "inputs" and "labels", (n, …) each, and for testing "weights", of the shape of the labels.
+# "inputs" and "labels", (n, …) each, and for testing "weights", in the shape of the labels.
 Batch = dict[str, np.ndarray]
 
-# For each training example there are so many numbers, uniform in [0, 1), to change it at random. So an augmentation is
-# a pure function: who draws the noise decides what it depends on.
+# How many random numbers, uniform in [0, 1), augment one training example. So an augmentation is a
+# pure function, and the caller decides what the noise depends on.
 NOISE = 3
 
 
@@ -28,26 +28,26 @@ class Dataset(Protocol):
 
     @property
     def name(self) -> str:
-        """As in the catalogue."""
+        """Its name in the registry."""
         ...
 
     @property
     def num_classes(self) -> int:
-        """Labels are integers below it."""
+        """Number of classes; labels are integers below it."""
         ...
 
     @property
     def train_size(self) -> int:
-        """How many examples an epoch has."""
+        """Number of examples in an epoch."""
         ...
 
     @property
     def test_size(self) -> int:
-        """How many test examples there are."""
+        """Number of test examples."""
         ...
 
     def order(self, generator: np.random.Generator) -> Int[np.ndarray, "train_size"]:
-        """The training examples of one epoch, shuffled: what each number means is known to `train_batch` alone."""
+        """The training examples of one epoch, shuffled, in numbers that `train_batch` takes."""
         ...
 
     def train_batch(self, examples: Int[np.ndarray, "n"], noise: Float[np.ndarray, "n 3"]) -> Batch:
@@ -55,5 +55,5 @@ class Dataset(Protocol):
         ...
 
     def test_batch(self, positions: Int[np.ndarray, "n"]) -> Batch:
-        """Inputs, labels and weights of the test examples at these positions; what is past the end weighs 0."""
+        """Inputs, labels and weights of test examples; positions past the end have weight 0."""
         ...

@@ -1,1 +1,1 @@
-"""The models that the training program knows, in Flax Linen: images or characters in, logits out."""
+"""The models of the training program, in Flax Linen: from images or characters to logits."""

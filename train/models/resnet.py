@@ -1,16 +1,22 @@
-"""Residual networks: one skeleton, two kinds of block, two stems.
+"""Residual networks: one structure, two kinds of block, two stems.
 
-ResNet-18 and ResNet-50 take the ImageNet stem (7x7 stride 2, max-pooling) or the CIFAR one (3x3, stride 1). The thin
-family for CIFAR of He et al. §4.2 has three stages of 16, 32 and 64 features and depth 6n + 2: ResNet-8 and ResNet-20.
+ResNet-18 and ResNet-50 have the ImageNet stem (7x7 stride 2, max-pooling) or the CIFAR stem (3x3,
+stride 1). ResNet-8 and ResNet-20 are the thin networks for CIFAR of He et al. §4.2, with three
+stages of 16, 32 and 64 features and depth 6n + 2.
 
-Choices where publications differ: a bottleneck's stride is in its 3x3 convolution; wherever the shape changes, the
-shortcut is a 1x1 convolution with BatchNorm, in the thin family too (272,474 parameters for ResNet-20); every BatchNorm
-scale starts at one, since a branch that starts at zero has no gradient to compress in its first step.
+Choices where publications differ:
 
-BatchNorm normalises with the statistics of the local batch and sends nothing; its running averages are in the
-`batch_stats` collection.
+- The stride of a bottleneck is in its 3x3 convolution.
+- Where the shape changes, the shortcut is a 1x1 convolution with BatchNorm, in the thin networks
+  too (272,474 parameters for ResNet-20).
+- Every BatchNorm scale starts at one: a branch that starts at zero would have no gradient to
+  compress in its first step.
 
-Reference: He et al., `Deep Residual Learning for Image Recognition <https://arxiv.org/abs/1512.03385>`_, 2015
+BatchNorm normalizes with the statistics of the local batch and does not communicate. Its running
+averages are in the `batch_stats` collection.
+
+Reference: He et al., `Deep Residual Learning for Image Recognition
+<https://arxiv.org/abs/1512.03385>`_, 2015
 """
 
 from collections.abc import Callable
@@ -23,15 +29,17 @@ from jaxtyping import Array, Float
 
 
 class ResNet(nn.Module):
-    """A stem, stages of residual blocks that halve the image and double the features, and one dense layer.
+    """A stem, stages of residual blocks, and one dense layer.
+
+    Each stage after the first halves the image and doubles the features.
 
     Args:
-      stem: makes the module before the first stage: `CifarStem` or `ImageNetStem`.
-      block: makes one residual block: `BasicBlock` or `Bottleneck`.
+      stem: `CifarStem` or `ImageNetStem`.
+      block: `BasicBlock` or `Bottleneck`.
       stage_sizes: blocks in each stage.
       features: features of the stem and of the first stage.
       num_classes: number of logits.
-      dtype: of the computation; parameters and running averages are float32.
+      dtype: dtype of the computation; parameters and running averages are float32.
     """
 
     stem: Callable[..., nn.Module]
@@ -53,7 +61,7 @@ class ResNet(nn.Module):
 
 
 class CifarStem(nn.Module):
-    """One 3x3 convolution; keeps the size of the image."""
+    """One 3x3 convolution that keeps the size of the image."""
 
     features: int
 
@@ -64,7 +72,7 @@ class CifarStem(nn.Module):
 
 
 class ImageNetStem(nn.Module):
-    """One 7x7 convolution and max-pooling; makes the image four times smaller."""
+    """One 7x7 convolution and max-pooling, which make the image four times smaller."""
 
     features: int
 
@@ -90,7 +98,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A 1x1, a 3x3 and a widening 1x1 convolution beside a shortcut; gives four times `features`."""
+    """1x1, 3x3 and 1x1 convolutions beside a shortcut, with 4 times `features` at the end."""
 
     features: int
     stride: int = 1
@@ -105,15 +113,25 @@ class Bottleneck(nn.Module):
 
 
 def _shortcut(x: jax.Array, shape: tuple[int, ...], stride: int, train: bool) -> jax.Array:
-    """`x` where it has the shape already, else its projection to that shape."""
+    """`x` if it has this shape, otherwise its projection to it."""
     if x.shape == shape:
         return x
     return _conv(x, shape[-1], 1, train, stride)
 
 
 def _conv(x: jax.Array, features: int, size: int, train: bool, stride: int = 1) -> jax.Array:
-    """A square convolution, and BatchNorm with the batch's statistics in training and the running ones otherwise."""
+    """A square convolution, and BatchNorm with batch statistics in training, else running ones."""
     init = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
-    # The same padding on both sides, unlike "SAME" at stride 2; no bias, since BatchNorm would take it off again.
-    conv = nn.Conv(features, (size, size), stride, padding=size // 2, use_bias=False, kernel_init=init, dtype=x.dtype)
-    return nn.BatchNorm(use_running_average=not train, momentum=0.9, epsilon=1e-5, dtype=x.dtype)(conv(x))
+    # Equal padding on both sides, unlike "SAME" at stride 2. No bias: BatchNorm would subtract it.
+    conv = nn.Conv(
+        features,
+        (size, size),
+        stride,
+        padding=size // 2,
+        use_bias=False,
+        kernel_init=init,
+        dtype=x.dtype,
+    )
+    return nn.BatchNorm(use_running_average=not train, momentum=0.9, epsilon=1e-5, dtype=x.dtype)(
+        conv(x)
+    )

@@ -1,13 +1,14 @@
-"""A small decoder-only transformer: each character attends to itself and to those before it, and foretells the next.
+"""A small decoder-only transformer that predicts the next character.
 
-It is meant for a CPU: 421,697 parameters for 65 characters and 64 places. Norms come before what they normalise
-(Xiong et al.), and places are learned. The kernels of the attention keep their heads apart, as (width, heads, head
-width). What embeds and unembeds says so in its name, so that ``by_path({"*mbed*": …})`` finds it: such arrays are not
-what low rank is for (Ramesh et al., appendix E).
+It is small enough for a CPU: 421,697 parameters for 65 characters and 64 positions. It is pre-norm
+(Xiong et al.) with learned positions. The attention kernels have an axis of heads: (width, heads,
+head width). The embeddings and the last layer have "embed" in their names, so that
+``by_path({"*mbed*": …})`` finds them: low rank does not suit them (Ramesh et al., appendix E).
 
 References: Vaswani et al., `Attention Is All You Need <https://arxiv.org/abs/1706.03762>`_, 2017;
-Xiong et al., `On Layer Normalization in the Transformer Architecture <https://arxiv.org/abs/2002.04745>`_, 2020;
-Ramesh et al., `Zero-Shot Text-to-Image Generation <https://arxiv.org/abs/2102.12092>`_, 2021
+Xiong et al., `On Layer Normalization in the Transformer Architecture
+<https://arxiv.org/abs/2002.04745>`_, 2020; Ramesh et al., `Zero-Shot Text-to-Image Generation
+<https://arxiv.org/abs/2102.12092>`_, 2021
 """
 
 import flax.linen as nn
@@ -18,15 +19,15 @@ from jaxtyping import Array, Float, Int
 
 
 class Transformer(nn.Module):
-    """Embeddings of characters and places, blocks, a norm, and one dense layer.
+    """Embeddings of characters and positions, blocks, a LayerNorm, and one dense layer.
 
     Args:
-      num_classes: how many characters there are, number of logits.
-      context: how many places there are at most.
-      dtype: of the computation; parameters are float32.
+      num_classes: number of characters and of logits.
+      context: largest number of positions.
+      dtype: dtype of the computation; parameters are float32.
       width: features of a character.
       layers: number of blocks.
-      heads: of each attention; divides `width`.
+      heads: attention heads of a block; divides `width`.
     """
 
     num_classes: int
@@ -37,19 +38,25 @@ class Transformer(nn.Module):
     heads: int = 4
 
     @nn.compact
-    def __call__(self, tokens: Int[Array, "n length"], train: bool) -> Float[Array, "n length classes"]:
-        """The logits of each next character; `length` is at most `context`."""
-        del train  # nothing here behaves differently in training
-        places = self.param("position_embedding", nn.initializers.normal(0.02), (self.context, self.width))
+    def __call__(
+        self, tokens: Int[Array, "n length"], train: bool
+    ) -> Float[Array, "n length classes"]:
+        """The logits of the next character at every position; `length` is at most `context`."""
+        del train  # training and evaluation are the same
+        positions = self.param(
+            "position_embedding", nn.initializers.normal(0.02), (self.context, self.width)
+        )
         x = nn.Embed(self.num_classes, self.width, dtype=self.dtype, name="token_embedding")(tokens)
-        x = x + places[: tokens.shape[1]].astype(self.dtype)
+        x = x + positions[: tokens.shape[1]].astype(self.dtype)
         for _ in range(self.layers):
             x = Block(self.heads, self.dtype)(x)
-        return nn.Dense(self.num_classes, dtype=self.dtype, name="unembedding")(nn.LayerNorm(dtype=self.dtype)(x))
+        return nn.Dense(self.num_classes, dtype=self.dtype, name="unembedding")(
+            nn.LayerNorm(dtype=self.dtype)(x)
+        )
 
 
 class Block(nn.Module):
-    """Causal attention and two dense layers, each beside a shortcut."""
+    """Causal attention and a two-layer MLP, each beside a shortcut."""
 
     heads: int
     dtype: DTypeLike

@@ -1,1 +1,1 @@
-"""Thin factors of matrices."""
+"""Compressors that send thin factors of matrices."""

@@ -1,4 +1,4 @@
-"""A low-rank approximation that sends one of its two factors a step, in turn."""
+"""A low-rank approximation that sends one of its two factors per step, alternately."""
 
 from typing import Any, NamedTuple
 
@@ -7,51 +7,54 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcompress._compat import vary
-from jaxcompress.base import Compressor, Reduced, expressible, facts_of
+from jaxcompress.base import Compressor, Reduced, parseable
 from jaxcompress.collectives.dense import dense
-from jaxcompress.ops.checks import check_integer, check_no_momentum
-from jaxcompress.ops.factors import (
-    alive,
+from jaxcompress.ops.argument_checks import check_integer, check_stateless
+from jaxcompress.ops.low_rank import (
     check_method,
-    finite_or,
+    keep_finite,
     orthonormal_tree,
     product,
     random_bases,
+    refresh_columns,
     times,
     transposed_times,
 )
-from jaxcompress.ops.matrices import low_rank_shape
+from jaxcompress.ops.matrix_view import low_rank_shape
 
 
 class ACPSGDState(NamedTuple):
-    """Both factors, the same on every worker, and which of them is next."""
+    """Both factors, the same on every worker, and which of them is sent next."""
 
     turn: jax.Array  # int32 (): 0 where the next step sends P, 1 where it sends Q
-    p: Any  # per array float32 (batch, n, rank): the left factor, as it last arrived
-    q: Any  # per array float32 (batch, m, rank): the right one
+    p: Any  # per array float32 (batch, n, rank): the last mean of the left factor
+    q: Any  # per array float32 (batch, m, rank): the last mean of the right factor
     inner: tuple[Any, Any]  # states of `inner` for the left and the right factors
 
 
-@expressible
+@parseable
 def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto") -> Compressor:
-    """Sends each array as one thin factor, on the orthonormal basis that the other factor gave in the step before.
+    """Sends one thin factor per array, on the orthonormal basis of the factor sent one step before.
 
-    For a matrix ``M_w`` (n x m) of worker w, in turn::
+    For a matrix ``M_w`` (n x m) of worker w, alternately::
 
-        Q^ = orthonormal(Q)     P_w = M_w Q^        P = mean_w(P_w)     mean = P Q^^T     sent = P_w Q^^T
-        P^ = orthonormal(P)     Q_w = M_w^T P^      Q = mean_w(Q_w)     mean = P^ Q^T     sent = P^ Q_w^T
+        Q^ = orthonormal(Q)    P_w = M_w Q^      P = mean_w(P_w)
+        mean = P Q^^T          residual = M_w - P_w Q^^T
 
-    Two steps are one of `power_sgd` with half of it each, so that a factor is one step staler; kernels are the same
-    matrices. The basis is known before the gradient is: only one product with the gradient and one collective stand
-    between it and the average.
+        P^ = orthonormal(P)    Q_w = M_w^T P^    Q = mean_w(Q_w)
+        mean = P^ Q^T          residual = M_w - P^ Q_w^T
 
-    How it travels: one factor of every array, by `inner`: one all-reduce, ``32 r n`` and ``32 r m`` bits in turn;
-    `bits` depends on the step. For the rule `min_compression_rate` of `compress` an array counts with the larger of the
-    two.
+    Two steps cost what one step of `power_sgd` costs, and one of the factors is a step older.
+    Arrays become matrices as in `power_sgd`. The basis is known before the gradient. So only one
+    product with the gradient and one collective come before the average.
 
-    Guarantees: ``mean == pmean(sent)``; ``|x - sent|^2 <= |x|^2`` with an exact `inner`. On a constant gradient it
-    converges to the best approximation of that rank; at full rank it is dense, of square matrices. Biased: use it
-    inside `error_feedback`.
+    How it travels: one factor of every array, by `inner`: one all-reduce of ``32 r n`` and
+    ``32 r m`` bits per array, alternately. `bits` depends on the step. For `min_compression_rate`
+    of `compress`, the larger of the two counts.
+
+    Guarantees: the law of `Reduced`; ``|residual|^2 <= |x|^2`` with an exact `inner`. On a constant
+    gradient it converges to the best approximation of that rank. At full rank, square matrices
+    travel without loss. Biased: use it inside `error_feedback`.
 
     Args:
       rank: Columns of the factors, at least 1; at most ``min(n, m)`` are used.
@@ -65,16 +68,16 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
       ValueError: if an argument is out of its range.
 
     Example:
-      >>> acp_sgd(rank=4).expression
-      'acp_sgd(4)'
+      >>> acp_sgd(rank=4)
+      acp_sgd(4)
 
     References:
-      Zhang et al., `Evaluation and Optimization of Gradient Compression for Distributed Deep Learning
-      <https://arxiv.org/abs/2306.08881>`_, 2023
+      Zhang et al., `Evaluation and Optimization of Gradient Compression for Distributed Deep
+      Learning <https://arxiv.org/abs/2306.08881>`_, 2023
     """
     check_integer("rank", rank, 1)
     check_method(orthogonalize)
-    check_no_momentum("acp_sgd", inner)
+    check_stateless("acp_sgd", inner)
 
     def left(x):
         batch, n, m = low_rank_shape(x)
@@ -88,30 +91,39 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
         p, q = jax.tree.map(left, params), jax.tree.map(right, params)
         keys = jax.random.split(key, 4)
         inner_states = (inner.init(keys[2], p), inner.init(keys[3], q))
-        return ACPSGDState(jnp.zeros([], jnp.int32), random_bases(keys[0], p), random_bases(keys[1], q), inner_states)
+        return ACPSGDState(
+            jnp.zeros([], jnp.int32),
+            random_bases(keys[0], p),
+            random_bases(keys[1], q),
+            inner_states,
+        )
 
     def reduce(key, updates, state, axis_name):
         matrices = jax.tree.map(lambda x: x.astype(jnp.float32).reshape(low_rank_shape(x)), updates)
         fresh_key, inner_key = jax.random.split(key)
 
         def send_left(state):
-            basis = orthonormal_tree(alive(fresh_key, state.q), orthogonalize)
-            reduced, new = inner.reduce(inner_key, jax.tree.map(times, matrices, basis), state.inner[0], axis_name)
-            mean, sent = product(reduced.mean, basis, updates), product(reduced.sent, basis, updates)
-            p = finite_or(reduced.mean, state.p)
-            return done(mean, sent, reduced.bits), state._replace(p=p, inner=(new, state.inner[1]))
+            basis = orthonormal_tree(refresh_columns(fresh_key, state.q), orthogonalize)
+            own = jax.tree.map(times, matrices, basis)
+            reduced, new = inner.reduce(inner_key, own, state.inner[0], axis_name)
+            sent = jax.tree.map(jnp.subtract, own, reduced.residual)
+            mean, sent = product(reduced.mean, basis, updates), product(sent, basis, updates)
+            p = keep_finite(reduced.mean, state.p)
+            return result(mean, sent, reduced), state._replace(p=p, inner=(new, state.inner[1]))
 
         def send_right(state):
-            basis = orthonormal_tree(alive(fresh_key, state.p), orthogonalize)
+            basis = orthonormal_tree(refresh_columns(fresh_key, state.p), orthogonalize)
             own = jax.tree.map(transposed_times, matrices, basis)
             reduced, new = inner.reduce(inner_key, own, state.inner[1], axis_name)
-            mean, sent = product(basis, reduced.mean, updates), product(basis, reduced.sent, updates)
-            q = finite_or(reduced.mean, state.q)
-            return done(mean, sent, reduced.bits), state._replace(q=q, inner=(state.inner[0], new))
+            sent = jax.tree.map(jnp.subtract, own, reduced.residual)
+            mean, sent = product(basis, reduced.mean, updates), product(basis, sent, updates)
+            q = keep_finite(reduced.mean, state.q)
+            return result(mean, sent, reduced), state._replace(q=q, inner=(state.inner[0], new))
 
-        def done(mean, sent, bits):
-            # Both branches must agree on types, where nothing is sent too.
-            return Reduced(mean, vary(sent, axis_name), jnp.asarray(bits, jnp.float32))
+        def result(mean, sent, reduced):
+            # Both branches of the switch must have the same types, even without arrays.
+            residual = vary(jax.tree.map(jnp.subtract, updates, sent), axis_name)
+            return Reduced(mean, residual, jnp.asarray(reduced.bits, jnp.float32))
 
         reduced, new = lax.switch(state.turn, (send_left, send_right), state)
         return reduced, new._replace(turn=1 - state.turn)
@@ -121,4 +133,4 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
         q_bits = inner.message_bits(jax.tree.map(right, params))
         return jax.tree.map(max, p_bits, q_bits)
 
-    return Compressor(init, reduce, message_bits, **facts_of(inner))
+    return Compressor(init, reduce, message_bits, contracts=inner.contracts)

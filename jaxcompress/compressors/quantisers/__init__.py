@@ -1,1 +1,1 @@
-"""Few bits for every entry."""
+"""Compressors that send few bits for every entry."""

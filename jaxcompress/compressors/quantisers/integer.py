@@ -1,32 +1,46 @@
-"""Integers of 8, 4 or 2 bits with a scale a group, rounded to nearest or at random."""
+"""Integers of 8, 4 or 2 bits with one scale per group, rounded to nearest or at random."""
 
 import jax.numpy as jnp
 
-from jaxcompress.base import Codec, Compressor, expressible
+from jaxcompress.base import Codec, Compressor, parseable
 from jaxcompress.collectives.gathered import gathered
-from jaxcompress.ops.checks import check_flag
-from jaxcompress.ops.groups import check_group, in_groups, maxima, safe_scale, shares
-from jaxcompress.ops.rounding import stochastic_round
-from jaxcompress.ops.uniform import from_levels, pack_levels, steps_of
+from jaxcompress.ops.argument_checks import check_flag
+from jaxcompress.ops.quantization import (
+    absmax,
+    check_group,
+    from_levels,
+    in_groups,
+    noise_contracts,
+    pack_levels,
+    safe_scale,
+    scaled,
+    steps_of,
+    stochastic_round,
+    typical_absmax,
+)
 
 
-@expressible
+@parseable
 def int8(group: int = 256, stochastic: bool = False) -> Compressor:
-    """Rounds every entry to one of the 255 levels ``-127 … 127`` times ``max |x| / 127`` of its group.
+    """Rounds every entry to a level ``-127 … 127`` times ``max |x| / 127`` of its group.
 
-    To nearest, as inference libraries do, or, with `stochastic`, up or down so that ``E[sent] = x``.
+    It rounds to nearest, as inference libraries do. With `stochastic` it rounds up or down at
+    random so that ``E[residual] = 0``.
 
-    How it travels: 8 bits an entry and a float32 a group; beyond a few workers in two phases (see `gathered`).
+    How it travels: 8 bits per entry and one float32 per group; with more workers in two phases (see
+    `gathered`).
 
-    Guarantees, for float32 in its normal range, with s levels on either side: to nearest, ``|x_i - sent_i| <= max |x| /
-    (2 s)`` and ``|x - sent|^2 <= (1 - delta) |x|^2`` with ``delta = max(1 / group, 1 - group / (4 s^2))``; at random,
-    unbiased with ``E|x - sent|^2 <= group / (4 s^2) |x|^2``. Zeros stay zeros, and so does the largest of a group. A
-    group with an infinite or NaN entry decodes to NaN. To nearest it is biased, and contracts inside `error_feedback`.
-    At random it may stand there too while that bound is below 1, as for `int8` and `int4` in groups of up to 195.
+    Guarantees, for float32 in its normal range, with s levels on either side: to nearest,
+    ``|residual_i| <= max |x| / (2 s)`` and ``|residual|^2 <= (1 - delta) |x|^2`` with
+    ``delta = max(1 / group, 1 - group / (4 s^2))``. At random, it is unbiased with
+    ``E|residual|^2 <= group / (4 s^2) |x|^2``. Zeros and the largest entry of a group are exact. A
+    group with an infinite or NaN entry decodes to NaN. To nearest it is biased, and contracts
+    inside `error_feedback`. At random it contracts there while its bound is below 1: for `int8`,
+    and for `int4` in groups of up to 195.
 
     Args:
       group: Entries that share a scale, at least 1.
-      stochastic: Rounds at random, unbiased, instead of to nearest, which errs less.
+      stochastic: Rounds at random, without bias, instead of to nearest, which has a smaller error.
 
     Returns:
       A `Compressor` without state.
@@ -35,37 +49,38 @@ def int8(group: int = 256, stochastic: bool = False) -> Compressor:
       ValueError: if `group` is not an integer of at least 1, or `stochastic` no bool.
 
     Example:
-      >>> int8().expression
-      'int8()'
+      >>> int8()
+      int8()
 
     References:
-      Dettmers, `8-Bit Approximations for Parallelism in Deep Learning <https://arxiv.org/abs/1511.04561>`_, 2015
+      Dettmers, `8-Bit Approximations for Parallelism in Deep Learning
+      <https://arxiv.org/abs/1511.04561>`_, 2015
     """
     return _integer(8, group, stochastic)
 
 
-@expressible
+@parseable
 def int4(group: int = 64, stochastic: bool = False) -> Compressor:
-    """The 15 levels ``-7 … 7`` times ``max |x| / 7`` of the group, in 4 bits; all else as `int8`.
+    """Rounds to a level ``-7 … 7`` times ``max |x| / 7`` of the group, in 4 bits; else as `int8`.
 
     Example:
-      >>> int4(stochastic=True).expression
-      'int4(stochastic=True)'
+      >>> int4(stochastic=True)
+      int4(stochastic=True)
     """
     return _integer(4, group, stochastic)
 
 
-@expressible
+@parseable
 def int2(group: int = 32, stochastic: bool = False) -> Compressor:
-    """The three levels -1, 0, 1 times ``max |x|`` of the group, in 2 bits; all else as `int8`.
+    """Rounds to the levels -1, 0, 1 times ``max |x|`` of the group, in 2 bits; else as `int8`.
 
-    To nearest, only entries above half the largest of their group are sent; the error memory brings up the others. At
-    random the noise is larger than the update: by itself or inside `control_variate`, and not inside `error_feedback`,
-    where it diverges.
+    To nearest, only entries above half the largest of their group are sent; the error memory sends
+    the others later. At random the noise is larger than the update, and `error_feedback` refuses
+    it: use it alone or inside `control_variate`.
 
     Example:
-      >>> int2(group=64).expression
-      'int2(group=64)'
+      >>> int2(group=64)
+      int2(group=64)
     """
     return _integer(2, group, stochastic)
 
@@ -77,8 +92,8 @@ def _integer(bits: int, group: int, stochastic: bool) -> Compressor:
 
     def encode(key, x):
         groups = in_groups(x.astype(jnp.float32), group)
-        scale = safe_scale(maxima(groups), steps)
-        level = shares(groups, scale) * steps
+        scale = safe_scale(absmax(groups), steps)
+        level = scaled(groups, scale) * steps
         level = stochastic_round(key, level) if stochastic else jnp.round(level)
         return pack_levels(level, x.size, bits), scale[:, 0]
 
@@ -86,4 +101,5 @@ def _integer(bits: int, group: int, stochastic: bool) -> Compressor:
         words, scale = message
         return from_levels(words, scale, like, bits, group)
 
-    return gathered(Codec(encode, decode, piece=group))
+    contracts = not stochastic or noise_contracts(typical_absmax(group) / steps)
+    return gathered(Codec(encode, decode, chunk=group), contracts=contracts)

@@ -1,1 +1,1 @@
-"""Few entries: the largest, or some at random."""
+"""Compressors that send few entries: the largest, or some at random."""

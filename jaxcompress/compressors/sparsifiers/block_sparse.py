@@ -1,26 +1,26 @@
-"""Whole blocks of entries: one place for all of them."""
+"""Keeps whole blocks of entries: one index for all entries of a block."""
 
 import jax.numpy as jnp
 
-from jaxcompress.base import Compressor, expressible
+from jaxcompress.base import Compressor, parseable
 from jaxcompress.collectives.dense import dense
-from jaxcompress.collectives.sparse_rows import sparse_rows
+from jaxcompress.compressors.builders.sparse_rows import sparse_rows
 from jaxcompress.ops.selection import check_block, check_density
 
 
-@expressible
+@parseable
 def block_sparse(density: float, block: int = 64, inner: Compressor = dense()) -> Compressor:
-    """Keeps the ``k = max(1, round(density * blocks))`` blocks of each array with the largest 2-norm, whole.
+    """Keeps the ``k = max(1, round(density * blocks))`` blocks of each array with largest 2-norm.
 
-    The flattened array is cut into blocks of neighbours, the last one filled with zeros that are sent like others.
-    Memory is read and written in runs, and a place costs ``1 / block`` of what it costs `top_k`; but large entries take
-    their small neighbours along.
+    The flattened array is cut into blocks of neighbours. The last one is padded with zeros, which
+    are sent too. Memory is accessed in contiguous runs, and an index costs ``1 / block`` of what it
+    costs in `top_k`. But large entries bring their small neighbours along.
 
-    How it travels: ``k * block`` values by `inner`, and k places of about ``ceil(log2(blocks))`` bits: at 1 % and 64
-    entries a block less than a fifth of a bit for a value.
+    How it travels: ``k * block`` values by `inner`, and k indices of about ``ceil(log2(blocks))``
+    bits. At 1 % and 64 entries per block, that is less than a fifth of a bit per value.
 
-    Guarantees: ``|x - sent|^2 <= (1 - k/blocks) |x|^2`` with an exact `inner`. Biased: use it inside `error_feedback`.
-    At density 1 it is dense.
+    Guarantees: ``|residual|^2 <= (1 - k/blocks) |x|^2`` with an exact `inner`. Biased: use it
+    inside `error_feedback`. At density 1 it is dense.
 
     Args:
       density: The fraction of blocks kept, in (0, 1].
@@ -31,17 +31,19 @@ def block_sparse(density: float, block: int = 64, inner: Compressor = dense()) -
       A `Compressor` without state.
 
     Raises:
-      ValueError: if `density` is not in (0, 1], `block` is not an integer of at least 2, or `inner` has no codec.
+      ValueError: if `density` is not in (0, 1], `block` is not an integer of at least 2, or `inner`
+        has no codec.
 
     Example:
-      >>> block_sparse(0.01, block=128).expression
-      'block_sparse(0.01, block=128)'
+      >>> block_sparse(0.01, block=128)
+      block_sparse(0.01, block=128)
 
     References:
-      Vogels et al., `PowerSGD <https://arxiv.org/abs/1905.13727>`_, 2019, compares with random blocks
+      Vogels et al., `PowerSGD <https://arxiv.org/abs/1905.13727>`_, 2019, compares with random
+      blocks
 
-      Fei et al., `Efficient Sparse Collective Communication and its Application to Accelerate Distributed Deep Learning
-      <https://doi.org/10.1145/3452296.3472904>`_, 2021: blocks of 256
+      Fei et al., `Efficient Sparse Collective Communication and its Application to Accelerate
+      Distributed Deep Learning <https://doi.org/10.1145/3452296.3472904>`_, 2021: blocks of 256
     """
     check_density(density)
     check_block(block)

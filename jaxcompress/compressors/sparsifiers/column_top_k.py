@@ -1,23 +1,24 @@
-"""Whole columns of a matrix: all that leads to one output."""
+"""Keeps whole columns of a matrix: all weights of one output."""
 
-from jaxcompress.base import Compressor, expressible
+from jaxcompress.base import Compressor, parseable
 from jaxcompress.collectives.dense import dense
-from jaxcompress.collectives.sparse_rows import sparse_rows
-from jaxcompress.ops.matrices import rows_and_columns
+from jaxcompress.compressors.builders.sparse_rows import sparse_rows
+from jaxcompress.ops.matrix_view import rows_and_columns
 from jaxcompress.ops.selection import check_density
 
 
-@expressible
+@parseable
 def column_top_k(density: float, inner: Compressor = dense()) -> Compressor:
-    """Keeps the ``k = max(1, round(density * m))`` columns of each n x m matrix that have the largest 2-norm.
+    """Keeps the ``k = max(1, round(density * m))`` largest columns of each n x m matrix, by 2-norm.
 
-    A column of a Flax kernel is a neuron, or the filter of one output channel: an array of more than two axes is the
-    matrix of its last axis against all others. A vector is n x 1, one column, so `compress` sends it dense.
+    A column of a Flax kernel is a neuron, or the filter of one output channel: an array of more
+    than two axes is the matrix of its last axis against all others. A vector is n x 1, one column,
+    so `compress` sends it dense.
 
-    How it travels: ``k n`` values by `inner`, and k places of about ``ceil(log2(m))`` bits.
+    How it travels: ``k n`` values by `inner`, and k indices of about ``ceil(log2(m))`` bits.
 
-    Guarantees: ``|x - sent|^2 <= (1 - k/m) |x|^2`` with an exact `inner`. Biased: use it inside `error_feedback`. At
-    density 1 it is dense.
+    Guarantees: ``|residual|^2 <= (1 - k/m) |x|^2`` with an exact `inner`. Biased: use it inside
+    `error_feedback`. At density 1 it is dense.
 
     Args:
       density: The fraction of columns kept, in (0, 1].
@@ -30,8 +31,8 @@ def column_top_k(density: float, inner: Compressor = dense()) -> Compressor:
       ValueError: if `density` is not in (0, 1], or `inner` has no codec.
 
     Example:
-      >>> column_top_k(0.05).expression
-      'column_top_k(0.05)'
+      >>> column_top_k(0.05)
+      column_top_k(0.05)
     """
     check_density(density)
 

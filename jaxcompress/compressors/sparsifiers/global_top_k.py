@@ -1,26 +1,26 @@
-"""The entries largest in magnitude among all of the model."""
+"""Keeps the entries largest in magnitude of the whole model."""
 
 import functools
 
-from jaxcompress.base import Compressor, expressible
+from jaxcompress.base import Compressor, parseable
 from jaxcompress.collectives.dense import dense
-from jaxcompress.collectives.sparse import sparse
-from jaxcompress.collectives.whole_model import whole_model
-from jaxcompress.ops.selection import check_density, entries, kept_of, largest_in_order
+from jaxcompress.compressors.builders.sparse import sparse
+from jaxcompress.ops.selection import check_density, num_kept, sorted_top_k_indices, take_entries
+from jaxcompress.routing.whole_model import whole_model
 
 
-@expressible
+@parseable
 def global_top_k(density: float, inner: Compressor = dense()) -> Compressor:
-    """Keeps the ``k = max(1, round(density * n))`` entries largest in magnitude of all n entries of the model.
+    """Keeps the ``k = max(1, round(density * n))`` largest of all n entries of the model.
 
-    `top_k` keeps as many of every array as of any other; here arrays compete, and one with small gradients may send
-    nothing for a while, and its memory grows until it does. The same as ``whole_model(top_k(density))``.
+    `top_k` keeps the same fraction of every array. Here arrays compete: one with small gradients
+    may send nothing until its error memory has grown. It equals ``whole_model(top_k(density))``.
 
-    How it travels: k values by `inner`, and k places of the whole in the fewest bits.
+    How it travels: k values by `inner`, and k indices into the whole model in the fewest bits.
 
-    Guarantees: ``|x - sent|^2 <= (1 - k/n) |x|^2`` over the whole model with an exact `inner`, the least error that k
-    entries can leave. Biased: use it inside `error_feedback`. At density 1 it is dense. The model has fewer than 2^31
-    entries.
+    Guarantees: ``|residual|^2 <= (1 - k/n) |x|^2`` over the whole model with an exact `inner`, the
+    least error that k entries can leave. Biased: use it inside `error_feedback`. At density 1 it is
+    dense. The model must have fewer than 2^31 entries.
 
     Args:
       density: The fraction kept, in (0, 1].
@@ -33,11 +33,12 @@ def global_top_k(density: float, inner: Compressor = dense()) -> Compressor:
       ValueError: if `density` is not in (0, 1], or `inner` has no codec.
 
     Example:
-      >>> global_top_k(0.01).expression
-      'global_top_k(0.01)'
+      >>> global_top_k(0.01)
+      global_top_k(0.01)
 
     References:
-      Lin et al., `Deep Gradient Compression <https://arxiv.org/abs/1712.01887>`_, 2018, selects by array;
+      Lin et al., `Deep Gradient Compression <https://arxiv.org/abs/1712.01887>`_, 2018, selects by
+      array;
 
       Sahu et al., `Rethinking Gradient Sparsification as Total Error Minimization
       <https://arxiv.org/abs/2108.00951>`_, 2021, compares both
@@ -46,6 +47,6 @@ def global_top_k(density: float, inner: Compressor = dense()) -> Compressor:
 
     def select(key, rows):
         del key
-        return entries(rows, largest_in_order(rows, density))
+        return take_entries(rows, sorted_top_k_indices(rows, density))
 
-    return whole_model(sparse(select, inner, functools.partial(kept_of, density)))
+    return whole_model(sparse(select, inner, functools.partial(num_kept, density)))

@@ -1,36 +1,44 @@
-"""Exactly k entries at random, the same on all workers."""
+"""Keeps exactly k random entries, the same on all workers."""
 
+import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int32
 
-from jaxcompress.base import Compressor, expressible
+from jaxcompress.base import Compressor, parseable
 from jaxcompress.collectives.dense import dense
-from jaxcompress.collectives.sketched import sketched
-from jaxcompress.ops.checks import check_flag, check_forgets
-from jaxcompress.ops.sampling import one_of_each, strata
-from jaxcompress.ops.selection import check_density, kept_of
+from jaxcompress.compressors.builders.linear import linear
+from jaxcompress.ops.argument_checks import check_flag, check_stateless
+from jaxcompress.ops.selection import check_density, num_kept
+
+# Below this density the variance of the rescaled form, 1 / density - 1, exceeds half of |x|^2.
+MIN_RESCALED = 2 / 3
 
 
-@expressible
+@parseable
 def random_k(density: float, inner: Compressor = dense(), rescale: bool = False) -> Compressor:
-    """Keeps ``k = max(1, round(density * n))`` entries of each array, drawn by a key that all workers share.
+    """Keeps ``k = max(1, round(density * n))`` random entries of each array, by a shared key.
 
-    ``sent = x`` at k places and 0 elsewhere; with `rescale` ``sent_i = x_i / p_i``. The array is cut into k runs of
-    equal length, one entry longer where n does not divide, and one place of each is drawn: every entry has the chance
-    ``p = 1 / length of its run``, k/n on average. That takes k random numbers, where a uniform subset takes a
-    permutation of n, and its error is the same.
+    ``residual = 0`` at k indices and x elsewhere. With `rescale`, ``x_i / p_i`` is sent, and
+    ``residual_i = x_i - x_i / p_i`` at these indices. The array is cut into k runs of equal length,
+    one entry longer where n does not divide. One index of each run is drawn, so every entry has the
+    probability ``p = 1 / length of its run``, k/n on average. That takes k random numbers, where a
+    uniform subset takes a permutation of n. The error is the same.
 
-    How it travels: only the k values, averaged by `inner`; the places follow from the key. A plain all-reduce carries
-    them, and nothing grows with the workers.
+    How it travels: only the k values, averaged by `inner`; the indices follow from the key. An
+    all-reduce carries them, and nothing grows with the workers.
 
-    Guarantees: without `rescale` ``E|x - sent|^2 <= (1 - delta) |x|^2`` with ``delta = 1 / ceil(n/k)``: use it inside
-    `error_feedback`. With `rescale` unbiased, and ``E|x - sent|^2 <= (ceil(n/k) - 1) |x|^2``: by itself, or inside
-    `control_variate`, and not inside `error_feedback`, where such a variance diverges and the plain form contracts. At
-    density 1 both are dense.
+    Guarantees: without `rescale`, ``E|residual|^2 <= (1 - delta) |x|^2`` with
+    ``delta = 1 / ceil(n/k)``: use it inside `error_feedback`. With `rescale` it is unbiased, and
+    ``E|residual|^2 <= (ceil(n/k) - 1) |x|^2``: use it alone or inside `control_variate`.
+    `error_feedback` refuses it below a density of 2/3, since it would diverge. At density 1 both
+    are dense. The average does not contain a NaN at an entry that is not drawn: use
+    `apply_if_all_finite` to detect it.
 
     Args:
       density: The fraction kept, in (0, 1].
       inner: How the values travel: ``dense()``, ``cast("bfloat16")``, ``qsgd(8)``.
-      rescale: Divides by the chance of being kept.
+      rescale: Divides by the probability of being kept.
 
     Returns:
       A `Compressor` with the state of `inner`.
@@ -39,25 +47,43 @@ def random_k(density: float, inner: Compressor = dense(), rescale: bool = False)
       ValueError: if `density` is not in (0, 1], or `inner` has a memory.
 
     Example:
-      >>> random_k(0.01).expression
-      'random_k(0.01)'
+      >>> random_k(0.01)
+      random_k(0.01)
 
     References:
       Stich et al., `Sparsified SGD with Memory <https://arxiv.org/abs/1809.07599>`_, 2018
     """
     check_density(density)
     check_flag("rescale", rescale)
-    check_forgets("random_k", inner, "sends other places then")
+    check_stateless("random_k", inner)
 
     def project(key, x):
-        return x.ravel()[one_of_each(key, x.size, kept_of(density, x.size))]
+        return x.ravel()[one_of_each(key, x.size, num_kept(density, x.size))]
 
     def lift(key, image, like):
-        kept = kept_of(density, like.size)
+        kept = num_kept(density, like.size)
         sizes = jnp.asarray(strata(like.size, kept)[1], image.dtype)
         values = image * sizes if rescale else image
         flat = jnp.zeros(like.size, like.dtype)
-        flat = flat.at[one_of_each(key, like.size, kept)].set(values.astype(like.dtype), unique_indices=True)
+        flat = flat.at[one_of_each(key, like.size, kept)].set(
+            values.astype(like.dtype), unique_indices=True
+        )
         return flat.reshape(like.shape)
 
-    return sketched(project, lift, inner)
+    contracts = inner.contracts and not (rescale and density < MIN_RESCALED)
+    return linear(project, lift, inner)._replace(contracts=contracts, sparsifies=True)
+
+
+def strata(length: int, kept: int) -> tuple[np.ndarray, np.ndarray]:
+    """Starts and lengths of `kept` runs that cut `length` entries as equally as possible."""
+    size, longer = divmod(length, max(1, kept))
+    number = np.arange(kept)
+    return (number * size + np.minimum(number, longer)).astype(np.int32), (
+        size + (number < longer)
+    ).astype(np.int32)
+
+
+def one_of_each(key: jax.Array, length: int, kept: int) -> Int32[Array, " kept"]:
+    """One index of each stratum, drawn uniformly."""
+    starts, sizes = strata(length, kept)
+    return jnp.asarray(starts) + jax.random.randint(key, (kept,), 0, sizes)

@@ -1,30 +1,31 @@
-"""The entries largest in magnitude, exactly."""
+"""Keeps the entries largest in magnitude, exactly."""
 
 import functools
 
-from jaxcompress.base import Compressor, expressible
+from jaxcompress.base import Compressor, parseable
 from jaxcompress.collectives.dense import dense
-from jaxcompress.collectives.sparse import sparse
-from jaxcompress.ops.selection import check_density, entries, kept_of, largest_in_order
+from jaxcompress.compressors.builders.sparse import sparse
+from jaxcompress.ops.selection import check_density, num_kept, sorted_top_k_indices, take_entries
 
 
-@expressible
+@parseable
 def top_k(density: float, inner: Compressor = dense()) -> Compressor:
-    """Keeps the ``k = max(1, round(density * n))`` entries of each array that are largest in magnitude.
+    """Keeps the ``k = max(1, round(density * n))`` largest entries of each array, by magnitude.
 
-    ``sent = x`` at the k places with the largest ``|x|``, and 0 elsewhere; of equal entries the first are kept. The
-    magnitude is compared in float32 whatever the dtype of `x`; the values keep theirs.
+    ``residual = 0`` at the k indices with the largest ``|x|``, and x elsewhere. Of equal entries
+    the first are kept. Magnitudes are compared in float32; the values keep the dtype of `x`.
 
-    How it travels: k values by `inner`, and k places in the fewest bits: ``ceil(log2(n))`` each, or those of their
-    place in a block and a count for each block, about 11 at 1 %; all-gathered and added. Against a ring all-reduce of
-    float32 it pays below a density of about ``2 * 32 / (W * (32 + 11))``.
+    How it travels: k values by `inner`, and k indices in the fewest bits; all-gathered and added.
+    An index takes ``ceil(log2(n))`` bits, or the bits of its offset in a block plus one count per
+    block: about 11 bits at 1 %. It sends less than a ring all-reduce of float32 below a density of
+    about ``2 * 32 / (W * (32 + 11))``.
 
-    Guarantees: ``|x - sent|^2 <= (1 - k/n) |x|^2`` with an exact `inner`, the contraction that error feedback needs.
-    It is biased: use it inside `error_feedback`. At density 1 it is dense.
+    Guarantees: ``|residual|^2 <= (1 - k/n) |x|^2`` with an exact `inner`, the contraction that
+    error feedback needs. Biased: use it inside `error_feedback`. At density 1 it is dense.
 
     Args:
       density: The fraction kept, in (0, 1].
-      inner: How the values travel: ``dense()`` as they are, ``cast("bfloat16")``, ``qsgd(8)``.
+      inner: How the values travel: ``dense()`` unchanged, ``cast("bfloat16")``, ``qsgd(8)``.
 
     Returns:
       A `Compressor` without state.
@@ -33,8 +34,8 @@ def top_k(density: float, inner: Compressor = dense()) -> Compressor:
       ValueError: if `density` is not in (0, 1], or `inner` has no codec.
 
     Example:
-      >>> top_k(0.01).expression
-      'top_k(0.01)'
+      >>> top_k(0.01)
+      top_k(0.01)
 
     References:
       Aji and Heafield, `Sparse Communication for Distributed Gradient Descent
@@ -46,6 +47,6 @@ def top_k(density: float, inner: Compressor = dense()) -> Compressor:
 
     def select(key, rows):
         del key
-        return entries(rows, largest_in_order(rows, density))
+        return take_entries(rows, sorted_top_k_indices(rows, density))
 
-    return sparse(select, inner, functools.partial(kept_of, density))
+    return sparse(select, inner, functools.partial(num_kept, density))

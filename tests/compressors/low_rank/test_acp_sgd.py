@@ -17,7 +17,9 @@ def basis(matrix):
 
 
 class NumpyACP:
-    """The two half-steps as the paper writes them, for one matrix on all workers, with error feedback."""
+    """The two half-steps as the paper writes them, for one matrix on all workers, with error
+    feedback.
+    """
 
     def __init__(self, p, q, workers):
         self.p, self.q, self.left = p, q, True
@@ -46,7 +48,9 @@ def test_twenty_steps_of_four_workers_are_those_of_the_paper(rank):
     compressor = error_feedback(acp_sgd(rank))
     state = first_state(compressor, LIKE)
     oracles = {
-        name: NumpyACP(np.asarray(state.inner.p[name][0]), np.asarray(state.inner.q[name][0]), WORKERS)
+        name: NumpyACP(
+            np.asarray(state.inner.p[name][0]), np.asarray(state.inner.q[name][0]), WORKERS
+        )
         for name in SHAPES
     }
     for step in range(STEPS):
@@ -69,7 +73,9 @@ def test_on_a_constant_gradient_it_converges_to_the_best_approximation():
         outcome = run(compressor, updates, state, seed=step)
         state = outcome.state
     left, values, right = np.linalg.svd(matrix)
-    np.testing.assert_allclose(outcome.mean["m"][0], (left[:, :2] * values[:2]) @ right[:2], atol=1e-3)
+    np.testing.assert_allclose(
+        outcome.mean["m"][0], (left[:, :2] * values[:2]) @ right[:2], atol=1e-3
+    )
 
 
 def test_bits_are_those_of_one_factor_in_turn():
@@ -108,7 +114,11 @@ def test_a_nan_of_one_step_leaves_the_factors_alive():
     assert_close(jnp.isfinite(outcome.mean["m"]).astype(jnp.float32), jnp.ones((WORKERS, 6, 5)))
 
 
-@pytest.mark.parametrize("arguments", [{"rank": 0}, {"rank": 1.5}, {"rank": 1, "orthogonalize": "svd"}])
+@pytest.mark.parametrize(
+    "arguments", [{"rank": 0}, {"rank": 1.5}, {"rank": 1, "orthogonalize": "svd"}]
+)
 def test_bad_arguments_are_refused(arguments):
-    with pytest.raises(Exception, match=r"rank|orthogonalize is a method, one of 'auto', 'householder'"):
+    with pytest.raises(
+        Exception, match=r"rank|orthogonalize is a method, one of 'auto', 'householder'"
+    ):
         acp_sgd(**arguments)

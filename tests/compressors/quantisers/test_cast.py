@@ -6,7 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import WORKERS, assert_close, assert_same_bits, mean_over_workers, random_updates, run, runner
+from helpers import (
+    WORKERS,
+    assert_close,
+    assert_same_bits,
+    mean_over_workers,
+    random_updates,
+    run,
+    runner,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,7 +55,9 @@ def test_the_error_is_at_most_half_a_unit_in_the_last_place(values, dtype):
     x = np.array(values, np.float32).astype(np.float64)
     x = x[(np.abs(x) >= smallest) & (np.abs(x) <= largest)]
     padded = np.pad(x, (0, 32 - x.size))
-    assert np.all(np.abs(there_and_back(dtype, padded) - padded) <= 2.0**-precision * np.abs(padded))
+    assert np.all(
+        np.abs(there_and_back(dtype, padded) - padded) <= 2.0**-precision * np.abs(padded)
+    )
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -63,7 +73,11 @@ def test_it_rounds_as_numpy_does(dtype):
 def test_half_a_unit_rounds_to_even(dtype):
     half = 2.0 ** -FORMATS[dtype][0]
     # 1 + half lies between 1 (even) and 1 + 2 half; 1 + 3 half between that and 1 + 4 half (even).
-    assert there_and_back(dtype, [1 + half, 1 + 3 * half, -1 - half]).tolist() == [1, 1 + 4 * half, -1]
+    assert there_and_back(dtype, [1 + half, 1 + 3 * half, -1 - half]).tolist() == [
+        1,
+        1 + 4 * half,
+        -1,
+    ]
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -95,7 +109,9 @@ def test_what_is_too_large_for_half_precision_becomes_its_largest_number_from_an
         np.testing.assert_array_equal(message, np.array([65504, -65504, np.inf], np.float16))
 
 
-@pytest.mark.parametrize(("from_dtype", "dtype"), [("float16", "bfloat16"), ("bfloat16", "float16")])
+@pytest.mark.parametrize(
+    ("from_dtype", "dtype"), [("float16", "bfloat16"), ("bfloat16", "float16")]
+)
 def test_one_half_format_travels_as_the_other(from_dtype, dtype):
     x = jnp.array([[1.0, -2.5, 1024.0]], from_dtype)
     assert_same_bits(run(COMPRESSORS[dtype], x, ()).mean, x)

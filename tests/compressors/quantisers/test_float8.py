@@ -8,7 +8,10 @@ import pytest
 
 from jaxcompress import float8
 
-FORMATS = {"e4m3": (ml_dtypes.float8_e4m3fn, 448.0, 2.0**-4), "e5m2": (ml_dtypes.float8_e5m2, 57344.0, 2.0**-3)}
+FORMATS = {
+    "e4m3": (ml_dtypes.float8_e4m3fn, 448.0, 2.0**-4),
+    "e5m2": (ml_dtypes.float8_e5m2, 57344.0, 2.0**-3),
+}
 
 
 def sent(compressor, x):
@@ -42,9 +45,14 @@ def test_a_group_that_is_not_finite_is_seen():
 
 
 def test_a_byte_an_entry_and_a_scale_a_group():
-    assert float8(group=64).message_bits(jax.ShapeDtypeStruct((640,), jnp.float32)) == 8 * 640 + 32 * 10
+    assert (
+        float8(group=64).message_bits(jax.ShapeDtypeStruct((640,), jnp.float32))
+        == 8 * 640 + 32 * 10
+    )
 
 
 def test_another_format_is_refused():
-    with pytest.raises(ValueError, match="format is a float of 8 bits, one of 'e4m3', 'e5m2'; got 'e3m4'"):
+    with pytest.raises(
+        ValueError, match="format is a float of 8 bits, one of 'e4m3', 'e5m2'; got 'e3m4'"
+    ):
         float8("e3m4")

@@ -44,16 +44,23 @@ def test_random_rounding_has_the_variance_of_the_closed_form(make, bits):
     x = jnp.asarray(np.random.default_rng(2).standard_normal(64), jnp.float32)
     codec, draws = make(group=64, stochastic=True).codec, 4000
     keys = jax.random.split(jax.random.key(0), draws)
-    found = np.asarray(jax.jit(jax.vmap(lambda key: codec.decode(codec.encode(key, x), x)))(keys), np.float64)
+    found = np.asarray(
+        jax.jit(jax.vmap(lambda key: codec.decode(codec.encode(key, x), x)))(keys), np.float64
+    )
     step = np.abs(x).max() / (2 ** (bits - 1) - 1)
     part = np.abs(x) / step % 1
     expected = np.sum(step**2 * part * (1 - part))
     assert abs(found.var(axis=0).sum() - expected) <= 0.1 * expected
 
 
-@pytest.mark.parametrize(("text", "bits", "group"), [("int8()", 8, 256), ("int4()", 4, 64), ("int2()", 2, 32)])
+@pytest.mark.parametrize(
+    ("text", "bits", "group"), [("int8()", 8, 256), ("int4()", 4, 64), ("int2()", 2, 32)]
+)
 def test_bits_are_those_of_the_entries_and_a_scale_a_group(text, bits, group):
-    assert parse(text).message_bits(jax.ShapeDtypeStruct((2560,), jnp.float32)) == bits * 2560 + 32 * 2560 // group
+    assert (
+        parse(text).message_bits(jax.ShapeDtypeStruct((2560,), jnp.float32))
+        == bits * 2560 + 32 * 2560 // group
+    )
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])
@@ -65,5 +72,8 @@ def test_a_group_that_is_not_finite_is_seen_and_others_are_not_touched(value):
 
 
 def test_group_is_a_number_of_entries():
-    with pytest.raises(ValueError, match="group is the number of entries that share a scale, an integer of at least 1"):
+    with pytest.raises(
+        ValueError,
+        match="group is the number of entries that share a scale, an integer of at least 1",
+    ):
         int8(group=0)

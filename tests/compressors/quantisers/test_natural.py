@@ -17,7 +17,9 @@ def sent(key, x):
 
 
 def draws(x):
-    return np.asarray(jax.vmap(sent, in_axes=(0, None))(jax.random.split(jax.random.key(0), DRAWS), x), np.float64)
+    return np.asarray(
+        jax.vmap(sent, in_axes=(0, None))(jax.random.split(jax.random.key(0), DRAWS), x), np.float64
+    )
 
 
 def test_an_entry_becomes_one_of_the_two_powers_around_it_as_often_as_the_formula_says():

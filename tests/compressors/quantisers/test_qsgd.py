@@ -20,7 +20,9 @@ DRAWS = 4000
 def round_trip(bits, group):
     """Encodes and decodes once for each key: (draws,), (entries,) -> (draws, entries)."""
     codec = qsgd(bits, group).codec
-    return jax.jit(jax.vmap(lambda key, x: codec.decode(codec.encode(key, x), x), in_axes=(0, None)))
+    return jax.jit(
+        jax.vmap(lambda key, x: codec.decode(codec.encode(key, x), x), in_axes=(0, None))
+    )
 
 
 def draws(bits, group, x, number=DRAWS):
@@ -65,12 +67,15 @@ def test_its_variance_is_that_of_the_formula_and_within_the_bound(bits, group):
 
 @settings(max_examples=20, deadline=None)
 @given(
-    st.lists(st.floats(-(2.0**90), 2.0**90, width=32, allow_subnormal=False), min_size=40, max_size=40),
+    st.lists(
+        st.floats(-(2.0**90), 2.0**90, width=32, allow_subnormal=False), min_size=40, max_size=40
+    ),
     st.sampled_from(CASES),
 )
 def test_every_decoded_value_is_a_level_next_to_its_entry(values, case):
     x = np.array(values, np.float32)
-    # A level of zero spacing is zero; the smallest scales count as zero, which the tests below look at.
+    # A level of zero spacing is zero; the smallest scales count as zero, which the tests below look
+    # at.
     x[np.abs(x) < 1e-30] = 0
     width = spacing(x, *case)
     levels = draws(*case, x, number=4) / np.where(width > 0, width, 1)
@@ -101,7 +106,9 @@ def test_a_group_of_zeros_or_with_denormal_levels_is_zero_and_leaves_the_next_al
 @pytest.mark.parametrize(("huge", "sent"), [(1e30, 1e30), (8e37, 8e37), (3e38, 2.0**126)])
 @pytest.mark.parametrize("bits", [2, 3, 8, 16])
 def test_one_huge_entry_travels_up_to_the_limit_and_hides_the_small_ones(bits, huge, sent):
-    np.testing.assert_allclose(draws(bits, 8, [1.0, -huge, 0.0, 2.0], number=3), [[0, -sent, 0, 0]] * 3, rtol=1e-6)
+    np.testing.assert_allclose(
+        draws(bits, 8, [1.0, -huge, 0.0, 2.0], number=3), [[0, -sent, 0, 0]] * 3, rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
@@ -125,11 +132,14 @@ def test_workers_and_keys_draw_their_own_noise():
 
 
 @pytest.mark.parametrize(
-    ("bits", "group", "size"), [(2, 512, 1), (3, 10, 101), (8, 512, 1000), (13, 7, 50), (16, 64, 64)]
+    ("bits", "group", "size"),
+    [(2, 512, 1), (3, 10, 101), (8, 512, 1000), (13, 7, 50), (16, 64, 64)],
 )
 def test_the_message_is_packed_bits_and_a_scale_a_group(bits, group, size):
     compressor = qsgd(bits, group)
-    words, scales = jax.eval_shape(compressor.codec.encode, jax.random.key(0), jax.ShapeDtypeStruct((size,), "float32"))
+    words, scales = jax.eval_shape(
+        compressor.codec.encode, jax.random.key(0), jax.ShapeDtypeStruct((size,), "float32")
+    )
     assert (words.shape, words.dtype) == ((-(-size * bits // 32),), jnp.uint32)
     assert (scales.shape, scales.dtype) == ((-(-size // min(group, size)),), jnp.float32)
 
@@ -137,7 +147,9 @@ def test_the_message_is_packed_bits_and_a_scale_a_group(bits, group, size):
 def test_the_compiled_program_moves_the_packed_bits():
     compressor = qsgd(4, group=64)
     updates = random_updates(0, {"a": jnp.zeros(1000), "b": jnp.zeros((3, 5), jnp.bfloat16)})
-    for counted in jaxcompress.traffic(runner(compressor, WORKERS, "shard_map"), jax.random.key(0), updates, ()):
+    for counted in jaxcompress.traffic(
+        runner(compressor, WORKERS, "shard_map"), jax.random.key(0), updates, ()
+    ):
         # a: 125 words of 8 entries and 16 scales; b: 2 words and a scale.
         (found,) = counted.collectives
         assert found[:5] == ("all-gather", ("uint32",), 4 * (125 + 16 + 2 + 1), WORKERS, 1)

@@ -4,7 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import WORKERS, assert_close, energy, first_state, mean_over_workers, random_updates, run
+from helpers import (
+    WORKERS,
+    assert_close,
+    energy,
+    first_state,
+    mean_over_workers,
+    random_updates,
+    run,
+)
 
 from jaxcompress import cast, dense, error_feedback, int4, parse, qsgd, rotated, top_k
 
@@ -18,7 +26,8 @@ def test_around_dense_it_changes_nothing(size):
 
 
 def test_the_rotation_is_shared_and_new_in_every_step():
-    # Equal updates are sent equally, though each worker encodes on its own: nearest rounding has no noise.
+    # Equal updates are sent equally, though each worker encodes on its own: nearest rounding has no
+    # noise.
     updates = jnp.broadcast_to(random_updates(0, jnp.zeros(64))[0], (WORKERS, 64))
     outcome = run(rotated(int4(), block=64), updates, ())
     assert len({np.asarray(row).tobytes() for row in outcome.sent}) == 1
@@ -30,7 +39,9 @@ def test_one_large_entry_no_longer_spoils_the_levels_of_all_others():
     x = np.random.default_rng(0).standard_normal(1024).astype(np.float32)
     x[5] = 200.0
     updates = jnp.broadcast_to(x, (WORKERS, 1024))
-    plain, turned = (run(parse(text), updates, ()) for text in ("int4(1024)", "rotated(int4(1024))"))
+    plain, turned = (
+        run(parse(text), updates, ()) for text in ("int4(1024)", "rotated(int4(1024))")
+    )
     others = np.arange(1024) != 5
     # Without it all other entries are rounded to zero.
     assert energy((plain.sent[0] - x)[others]) >= 0.99 * energy(x[others])
@@ -53,7 +64,7 @@ def test_bits_are_those_of_whole_blocks():
 def test_with_error_feedback_the_memory_is_of_the_array_itself():
     compressor = error_feedback(rotated(int4(), block=64))
     state = first_state(compressor, {"x": jnp.zeros((3, 30))})
-    assert state.error.value["x"].shape == (WORKERS, 3, 30)
+    assert state.error.value.arrays["x"].shape == (WORKERS, 3, 30)
 
 
 @pytest.mark.parametrize("block", [0, 1, 3, 100, 8192, True])
@@ -63,5 +74,8 @@ def test_a_block_that_is_no_power_of_two_is_refused(block):
 
 
 def test_a_memory_inside_is_refused():
-    with pytest.raises(ValueError, match=r"turns otherwise then. Put memories outside: error_feedback\(rotated\(…\)\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"rotated takes a compressor without a memory.*in error_feedback\(rotated\(…\)\)",
+    ):
         rotated(error_feedback(top_k(0.1)))

@@ -57,7 +57,10 @@ def test_a_group_that_is_not_finite_is_seen():
 
 
 def test_twenty_entries_to_a_word_and_a_scale_a_group():
-    assert terngrad(group=400).message_bits(jax.ShapeDtypeStruct((2000,), jnp.float32)) == 32 * 100 + 32 * 5
+    assert (
+        terngrad(group=400).message_bits(jax.ShapeDtypeStruct((2000,), jnp.float32))
+        == 32 * 100 + 32 * 5
+    )
 
 
 @pytest.mark.parametrize("clip", [0.0, -1.0])

@@ -8,7 +8,7 @@ from helpers import WORKERS, assert_close, mean_over_workers, random_updates, ru
 
 import jaxcompress
 from jaxcompress import block_max, block_top_k, cast, power_sgd, qsgd
-from jaxcompress.ops.packing import words_for
+from jaxcompress.ops.bitpacking import words_for
 
 EIGHT = block_max(8)
 
@@ -34,10 +34,15 @@ def test_the_largest_of_each_block_travels(shape):
 def test_an_array_smaller_than_a_block_is_one_row(size):
     updates = random_updates(1, jnp.zeros(size))
     outcome = run(EIGHT, updates, ())
-    assert_close(outcome.sent, np.stack([numpy_block_max(x, max(1, size)) for x in updates]).astype(np.float32))
+    assert_close(
+        outcome.sent,
+        np.stack([numpy_block_max(x, max(1, size)) for x in updates]).astype(np.float32),
+    )
 
 
-@pytest.mark.parametrize(("inner", "bits"), [(None, 32), (cast("bfloat16"), 16), (qsgd(8, group=32), 9)])
+@pytest.mark.parametrize(
+    ("inner", "bits"), [(None, 32), (cast("bfloat16"), 16), (qsgd(8, group=32), 9)]
+)
 def test_bits_an_entry(inner, bits):
     like = jax.ShapeDtypeStruct((64, 1024), jnp.float32)
     compressor = block_max(128) if inner is None else block_max(128, inner)
@@ -56,7 +61,8 @@ def test_it_agrees_with_block_top_k_of_one():
     updates = random_updates(2, jnp.zeros((10, 16)))
     for part in ("sent", "mean"):
         assert_close(
-            getattr(run(EIGHT, updates, ()), part), getattr(run(block_top_k(0.125, block=8), updates, ()), part)
+            getattr(run(EIGHT, updates, ()), part),
+            getattr(run(block_top_k(0.125, block=8), updates, ()), part),
         )
 
 
@@ -67,7 +73,9 @@ def test_a_large_entry_is_sent_exactly():
 
 def test_one_collective_for_many_arrays():
     updates = random_updates(3, [jnp.zeros((i + 3, 11)) for i in range(9)])
-    asked, moved = jaxcompress.traffic(runner(EIGHT, WORKERS, "shard_map"), jax.random.key(0), updates, ())
+    asked, moved = jaxcompress.traffic(
+        runner(EIGHT, WORKERS, "shard_map"), jax.random.key(0), updates, ()
+    )
     assert len(asked.collectives) == len(moved.collectives) == 1
 
 

@@ -7,15 +7,15 @@ import pytest
 from helpers import random_updates, run
 
 from jaxcompress import block_sparse
-from jaxcompress.ops.places import place_words
+from jaxcompress.ops.index_coding import index_words
 
 
 def numpy_kept(x, density, block):
     rows = np.pad(x, (0, -len(x) % block)).reshape(-1, block)
     kept = max(1, round(density * len(rows)))
     out = np.zeros_like(rows)
-    places = np.argsort(-np.square(rows.astype(np.float64)).sum(axis=1), kind="stable")[:kept]
-    out[places] = rows[places]
+    indices = np.argsort(-np.square(rows.astype(np.float64)).sum(axis=1), kind="stable")[:kept]
+    out[indices] = rows[indices]
     return out.ravel()[: len(x)]
 
 
@@ -30,7 +30,7 @@ def test_the_blocks_of_largest_norm_are_sent_whole(size, density):
 
 def test_a_place_is_counted_once_a_block():
     like = jax.ShapeDtypeStruct((64 * 1000,), jnp.float32)
-    assert block_sparse(0.01).message_bits(like) == 32 * 640 + 32 * place_words(10, 1000)
+    assert block_sparse(0.01).message_bits(like) == 32 * 640 + 32 * index_words(10, 1000)
 
 
 def test_block_is_a_number_of_entries():

@@ -1,4 +1,4 @@
-"""The largest entries of each block: rows by NumPy, the filled last row, ten bits a place."""
+"""The largest entries of each block: rows by NumPy, the filled last row, ten bits for an index."""
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,8 @@ def numpy_block_top_k(x: np.ndarray, block: int, kept: int) -> np.ndarray:
     flat = np.asarray(x, np.float64).ravel()
     sent = np.zeros_like(flat)
     for start in range(0, flat.size, block):
-        places = start + np.argsort(-np.abs(flat[start : start + block]), kind="stable")[:kept]
-        sent[places] = flat[places]
+        indices = start + np.argsort(-np.abs(flat[start : start + block]), kind="stable")[:kept]
+        sent[indices] = flat[indices]
     return sent.reshape(x.shape)
 
 
@@ -46,7 +46,7 @@ def test_a_last_block_of_one_entry_sends_it():
     updates = random_updates(1, jnp.zeros(17))
     outcome = run(QUARTER, updates, ())
     np.testing.assert_array_equal(outcome.sent[:, 16], updates[:, 16])
-    # Two values and two places of 3 bits for each of three rows, the filling included.
+    # Two values and two indices of 3 bits for each of three rows, the filling included.
     assert outcome.bits[0] == 6 * 32 + 32
 
 
@@ -58,7 +58,7 @@ def test_an_array_of_at_most_a_block_is_top_k(size):
 
 
 def test_a_place_in_1024_takes_ten_bits():
-    # 64 blocks of 16 values of 32 bits and 16 places of 10 bits.
+    # 64 blocks of 16 values of 32 bits and 16 indices of 10 bits.
     like = jax.ShapeDtypeStruct((64, 1024), jnp.float32)
     assert block_top_k(1 / 64).message_bits(like) == 64 * 16 * (32 + 10)
 
@@ -74,15 +74,19 @@ def test_a_block_of_zeros_next_to_others():
     np.testing.assert_array_equal(outcome.mean, updates)
 
 
-# 1024 entries in 16 blocks of 64: three values each, and 48 places of 6 bits in 9 words.
+# 1024 entries in 16 blocks of 64: three values each, and 48 indices of 6 bits in 9 words.
 INNER_BITS = {qsgd(8): 48 * 8 + 32, cast("float16"): 48 * 16}
 
 
-@pytest.mark.parametrize(("inner", "bits"), INNER_BITS.items(), ids=lambda value: getattr(value, "expression", ""))
+@pytest.mark.parametrize(
+    ("inner", "bits"), INNER_BITS.items(), ids=lambda value: getattr(value, "expression", "")
+)
 def test_the_values_travel_by_inner(inner, bits):
     compressor = block_top_k(0.05, 64, inner)
     updates = random_updates(4, jnp.zeros(1024))
-    for counted in jaxcompress.traffic(runner(compressor, WORKERS, "shard_map"), jax.random.key(0), updates, ()):
+    for counted in jaxcompress.traffic(
+        runner(compressor, WORKERS, "shard_map"), jax.random.key(0), updates, ()
+    ):
         assert 8 * counted.payload_bytes == bits + 9 * 32
 
 

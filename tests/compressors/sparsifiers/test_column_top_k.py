@@ -6,7 +6,7 @@ import numpy as np
 from helpers import random_updates, run
 
 from jaxcompress import column_top_k, compress
-from jaxcompress.ops.places import place_words
+from jaxcompress.ops.index_coding import index_words
 
 
 def test_the_columns_of_largest_norm_are_sent():
@@ -25,9 +25,11 @@ def test_a_vector_is_one_column_and_travels_dense():
     assert inner.message_bits(like["bias"]) >= 32 * 30
     updates, state = random_updates(1, like), transformation.init(like)
     mean, _ = jax.vmap(lambda x: transformation.update(x, state, like), axis_name="data")(updates)
-    np.testing.assert_allclose(mean["bias"][0], np.asarray(updates["bias"]).mean(axis=0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        mean["bias"][0], np.asarray(updates["bias"]).mean(axis=0), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_a_place_is_counted_once_a_column():
     like = jax.ShapeDtypeStruct((64, 1000), jnp.float32)
-    assert column_top_k(0.01).message_bits(like) == 32 * 640 + 32 * place_words(10, 1000)
+    assert column_top_k(0.01).message_bits(like) == 32 * 640 + 32 * index_words(10, 1000)

@@ -8,15 +8,21 @@ from jaxcompress import global_top_k, parse
 
 
 def test_the_largest_of_all_arrays_are_kept():
-    updates = random_updates(0, {"a": jnp.zeros((6, 5)), "b": jnp.zeros(50), "half": jnp.zeros(20, jnp.bfloat16)})
+    updates = random_updates(
+        0, {"a": jnp.zeros((6, 5)), "b": jnp.zeros(50), "half": jnp.zeros(20, jnp.bfloat16)}
+    )
     updates["a"] = updates["a"] * 3
     sent = run(global_top_k(0.1), updates, ()).sent
     for worker in range(4):
-        whole = np.concatenate([np.asarray(updates[name][worker], np.float32).ravel() for name in sorted(updates)])
-        places = np.argsort(-np.abs(whole), kind="stable")[:10]
+        whole = np.concatenate(
+            [np.asarray(updates[name][worker], np.float32).ravel() for name in sorted(updates)]
+        )
+        indices = np.argsort(-np.abs(whole), kind="stable")[:10]
         expected = np.zeros(100, np.float32)
-        expected[places] = whole[places]
-        found = np.concatenate([np.asarray(sent[name][worker], np.float32).ravel() for name in sorted(updates)])
+        expected[indices] = whole[indices]
+        found = np.concatenate(
+            [np.asarray(sent[name][worker], np.float32).ravel() for name in sorted(updates)]
+        )
         np.testing.assert_array_equal(found, expected)
 
 
@@ -28,5 +34,7 @@ def test_an_array_of_small_entries_may_send_nothing():
 
 def test_it_is_top_k_of_the_whole_model():
     updates = random_updates(1, {"a": jnp.zeros((6, 5)), "b": jnp.zeros(50)})
-    outcomes = (run(parse(text), updates, ()) for text in ("global_top_k(0.1)", "whole_model(top_k(0.1))"))
+    outcomes = (
+        run(parse(text), updates, ()) for text in ("global_top_k(0.1)", "whole_model(top_k(0.1))")
+    )
     assert_same_bits(*outcomes)

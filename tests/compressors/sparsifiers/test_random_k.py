@@ -15,10 +15,12 @@ def many(compressor, x):
     """What one worker sends with different keys, (draws, …)."""
 
     def one(key):
-        return compressor.reduce(key, x, compressor.init(key, x), "data")[0].sent
+        return x - compressor.reduce(key, x, compressor.init(key, x), "data")[0].residual
 
     alone = jax.vmap(lambda keys, _: jax.vmap(one)(keys), axis_name="data", in_axes=(None, 0))
-    return np.asarray(jax.jit(alone)(jax.random.split(jax.random.key(0), DRAWS), jnp.zeros(1))[0], np.float64)
+    return np.asarray(
+        jax.jit(alone)(jax.random.split(jax.random.key(0), DRAWS), jnp.zeros(1))[0], np.float64
+    )
 
 
 @pytest.mark.parametrize(("size", "density"), [(100, 0.1), (37, 0.2), (5, 0.01), (8, 1.0)])
@@ -65,7 +67,9 @@ def test_at_one_percent_it_takes_the_place_of_pmean():
     params = {"w": jnp.zeros((100, 30))}
     state = transformation.init(params)
     updates = random_updates(0, params)
-    mean, state = jax.vmap(lambda x: transformation.update(x, state, params), axis_name="data")(updates)
+    mean, state = jax.vmap(lambda x: transformation.update(x, state, params), axis_name="data")(
+        updates
+    )
     assert np.count_nonzero(np.asarray(mean["w"][0])) == 30
 
 

@@ -1,4 +1,4 @@
-"""Rows of a matrix, and of an embedding that a batch touches in few places."""
+"""Rows of a matrix, and of an embedding that a batch touches in few rows."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 from helpers import random_updates, run
 
 from jaxcompress import row_top_k
-from jaxcompress.ops.places import place_words
+from jaxcompress.ops.index_coding import index_words
 
 
 def test_the_rows_of_largest_norm_are_sent():
@@ -32,4 +32,4 @@ def test_the_rows_of_a_vector_are_its_entries():
 
 def test_a_place_is_counted_once_a_row():
     like = jax.ShapeDtypeStruct((1000, 64), jnp.float32)
-    assert row_top_k(0.01).message_bits(like) == 32 * 640 + 32 * place_words(10, 1000)
+    assert row_top_k(0.01).message_bits(like) == 32 * 640 + 32 * index_words(10, 1000)

@@ -22,8 +22,8 @@ def test_of_too_many_the_largest_are_sent():
     x = np.asarray(updates)
     sent = np.asarray(run(threshold(0.1, capacity=0.05), updates, ()).sent)
     for row, found in zip(x, sent, strict=True):
-        places = np.argsort(-np.abs(row))[:5]
-        assert set(np.flatnonzero(found)) == set(places)
+        indices = np.argsort(-np.abs(row))[:5]
+        assert set(np.flatnonzero(found)) == set(indices)
 
 
 def test_what_finds_no_room_stays_in_the_memory_and_no_end_of_the_array_waits_for_ever():
@@ -33,9 +33,10 @@ def test_what_finds_no_room_stays_in_the_memory_and_no_end_of_the_array_waits_fo
     for step in range(40):
         outcome = run(compressor, ones, state, seed=step)
         state, total = outcome.state, total + np.asarray(outcome.mean["x"][0])
-    # Five of fifty find room in a step, so each entry waits ten, and what waits counts with its size.
+    # Five of fifty find room in a step, so each entry waits ten, and what waits counts with its
+    # size.
     assert total.min() >= 25
-    np.testing.assert_allclose(total + np.asarray(state.error.value["x"][0]), 40)
+    np.testing.assert_allclose(total + np.asarray(state.error.value.arrays["x"][0]), 40)
 
 
 def test_what_stays_below_the_value_is_sent_once_it_has_added_up():

@@ -1,4 +1,4 @@
-"""Text in windows: each epoch goes over it once, each test character counts once, on any number of processes."""
+"""Text in windows: read once per epoch, each test character counted once, on any processes."""
 
 import itertools
 import json
@@ -12,18 +12,22 @@ from train.data.text import Text, make_text
 from train.errors import InputError
 
 CONTEXT, LENGTH = 8, 103
-# No character stands there twice, and they are sorted: so each is told by its place.
+# All characters differ and are sorted, so a character is its own position.
 LETTERS = "".join(map(chr, range(0x3B1, 0x3B1 + LENGTH)))
 WINDOWS = 11  # 103 // 8 - 1
 
 
 def numbered(test_length: int = 29) -> Text:
-    """A data set whose training characters number themselves; the test text is its beginning, backwards."""
+    """A data set whose training characters are their positions; the test text is reversed."""
     return make_text("numbered", LETTERS, LETTERS[:test_length][::-1], CONTEXT)
 
 
 def take(count: int, batch_size: int = WINDOWS, **kwargs) -> list[dict[str, np.ndarray]]:
-    return list(itertools.islice(batches.train_batches(numbered(), batch_size, **{"seed": 0} | kwargs), count))
+    return list(
+        itertools.islice(
+            batches.train_batches(numbered(), batch_size, **{"seed": 0} | kwargs), count
+        )
+    )
 
 
 def assert_same(left, right):
@@ -41,21 +45,21 @@ def test_labels_are_the_inputs_one_character_later():
     np.testing.assert_array_equal(batch["inputs"], batch["inputs"][:, :1] + np.arange(CONTEXT))
 
 
-def test_every_epoch_goes_over_the_text_once():
+def test_every_epoch_reads_the_text_once():
     for batch in take(20):
         labels = np.sort(batch["labels"].ravel())
         np.testing.assert_array_equal(labels, labels[0] + np.arange(WINDOWS * CONTEXT))
 
 
-def test_windows_are_shuffled_and_every_epoch_cuts_elsewhere():
+def test_windows_are_shuffled_and_start_at_a_new_offset_every_epoch():
     starts = [batch["inputs"][:, 0] for batch in take(200)]
     offsets = {int(epoch.min()) for epoch in starts}
-    # The first is the beginning; with the last, the last window ends with the text.
+    # From the start of the text up to the offset at which the last window ends with the text.
     assert offsets == set(range(LENGTH - WINDOWS * CONTEXT))
     assert len({tuple(np.argsort(epoch)) for epoch in starts}) == 200
 
 
-def test_each_seed_has_its_own_order():
+def test_each_seed_has_a_different_order():
     assert not np.array_equal(take(1)[0]["inputs"], take(1, seed=1)[0]["inputs"])
 
 
@@ -63,7 +67,8 @@ def test_each_seed_has_its_own_order():
 def test_rows_of_all_processes_are_the_global_batch(process_count):
     parts = [take(9, 6, process_index=p, process_count=process_count) for p in range(process_count)]
     rejoined = [
-        {key: np.concatenate([part[key] for part in rows]) for key in rows[0]} for rows in zip(*parts, strict=True)
+        {key: np.concatenate([part[key] for part in rows]) for key in rows[0]}
+        for rows in zip(*parts, strict=True)
     ]
     assert_same(rejoined, take(9, 6))
 
@@ -91,9 +96,13 @@ def test_each_test_character_but_the_first_counts_once_in_order(test_length):
 
 
 def test_rows_of_all_processes_are_the_global_test_batch():
-    parts = [list(batches.test_batches(numbered(), 4, process_index=p, process_count=2)) for p in range(2)]
+    parts = [
+        list(batches.test_batches(numbered(), 4, process_index=p, process_count=2))
+        for p in range(2)
+    ]
     rejoined = [
-        {key: np.concatenate([part[key] for part in rows]) for key in rows[0]} for rows in zip(*parts, strict=True)
+        {key: np.concatenate([part[key] for part in rows]) for key in rows[0]}
+        for rows in zip(*parts, strict=True)
     ]
     assert_same(rejoined, list(batches.test_batches(numbered(), 4)))
 
@@ -105,14 +114,16 @@ def test_vocabulary_is_that_of_the_training_text():
     assert "".join(dataset.vocabulary[token] for token in dataset.test) == "hello"
 
 
-def test_test_character_that_was_never_trained_on_is_told():
-    with pytest.raises(DataError, match="the test text of few has 'z'"):
+def test_unknown_test_character_is_reported():
+    with pytest.raises(DataError, match="'z' is in the test text of few"):
         make_text("few", "hello, world", "hzllo", 4)
 
 
 @pytest.mark.parametrize("context", [0, 7, 100])
 def test_context_must_fit_twice_into_the_text(context):
-    with pytest.raises(InputError, match=f"context must be from 1 to 6, half .* of few; got {context}"):
+    with pytest.raises(
+        InputError, match=f"context must be from 1 to 6, half .* of few; got {context}"
+    ):
         make_text("few", "hello, world\n", "hello", context)
 
 

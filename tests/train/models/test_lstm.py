@@ -1,4 +1,4 @@
-"""The LSTM: its formula, and that no character is told what follows it."""
+"""The LSTM: its formula, and that no logit depends on later characters."""
 
 import jax
 import jax.numpy as jnp
@@ -20,28 +20,32 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def layer_by_hand(params, x):
-    """One character after the other, in float64."""
-    memory = output = np.zeros_like(x[:, 0])
+def expected_layer(params, x):
+    """One layer in NumPy, in float64."""
+    cell = output = np.zeros_like(x[:, 0])
     outputs = []
     for each in x.swapaxes(0, 1):
-        gates = each @ params["input"]["kernel"] + params["input"]["bias"] + output @ params["recurrent_kernel"]
+        gates = (
+            each @ params["input"]["kernel"]
+            + params["input"]["bias"]
+            + output @ params["recurrent_kernel"]
+        )
         i, f, g, o = np.split(gates, 4, axis=-1)
-        memory = sigmoid(f + 1) * memory + sigmoid(i) * np.tanh(g)
-        output = sigmoid(o) * np.tanh(memory)
+        cell = sigmoid(f + 1) * cell + sigmoid(i) * np.tanh(g)
+        output = sigmoid(o) * np.tanh(cell)
         outputs.append(output)
     return np.stack(outputs, axis=1)
 
 
 def test_logits_are_those_of_the_formula():
-    # Biases start at zero; here they must count.
+    # Biases start at zero; shifted so that they matter.
     moved = jax.tree.map(lambda x: x + 0.1, PARAMS)
     found = MODEL.apply({"params": moved}, TOKENS, train=False)
-    by_hand = jax.tree.map(lambda x: np.asarray(x, np.float64), moved)
-    x = by_hand["token_embedding"]["embedding"][TOKENS]
+    numpy_params = jax.tree.map(lambda x: np.asarray(x, np.float64), moved)
+    x = numpy_params["token_embedding"]["embedding"][TOKENS]
     for layer in ("Layer_0", "Layer_1"):
-        x = layer_by_hand(by_hand[layer], x)
-    expected = x @ by_hand["unembedding"]["kernel"] + by_hand["unembedding"]["bias"]
+        x = expected_layer(numpy_params[layer], x)
+    expected = x @ numpy_params["unembedding"]["kernel"] + numpy_params["unembedding"]["bias"]
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
@@ -52,16 +56,18 @@ def test_later_character_changes_no_earlier_logit_but_all_later_ones():
     assert (jnp.abs(before - after).max(axis=-1)[:, 4:] > 0).all()
 
 
-def test_text_may_have_any_length():
+def test_text_can_have_any_length():
     np.testing.assert_allclose(logits_of(TOKENS[:, :5]), logits_of(TOKENS)[:, :5], atol=1e-6)
 
 
-def test_what_is_remembered_is_float32_where_the_computation_is_not():
-    # A bfloat16 memory would stop growing at 1, where its next value is 1/128 away.
+def test_cell_state_is_float32_in_a_bfloat16_computation():
+    # A bfloat16 state would stop growing at 1, where the next value is 1/128 away.
     model = LSTM(num_classes=2, dtype=jnp.bfloat16, width=1, layers=1)
     tokens = jnp.zeros((1, 512), jnp.int32)
-    params = jax.tree.map(jnp.zeros_like, model.init(jax.random.key(0), tokens, train=False)["params"])
-    # Gates: add 1/256, forget nothing, give out what is remembered.
+    params = jax.tree.map(
+        jnp.zeros_like, model.init(jax.random.key(0), tokens, train=False)["params"]
+    )
+    # Gates: add 1/256, forget nothing, output the whole state.
     params["Layer_0"]["input"]["bias"] = jnp.array([20.0, 20.0, 1 / 256, 20.0])
     params["unembedding"]["kernel"] = jnp.array([[1.0, 0.0]])
     logits = model.apply({"params": params}, tokens, train=False)

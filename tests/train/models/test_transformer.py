@@ -1,4 +1,4 @@
-"""The transformer: no character is told what follows it, places count, and embeddings are found by their names."""
+"""The transformer: causality, positions, and names by which the embeddings are found."""
 
 import jax
 import jax.numpy as jnp
@@ -24,22 +24,22 @@ def test_later_character_changes_no_earlier_logit_but_all_later_ones():
     assert (jnp.abs(before - after).max(axis=-1)[:, 4:] > 0).all()
 
 
-def test_place_of_a_character_counts():
+def test_position_of_a_character_matters():
     logits = logits_of(jnp.zeros((1, 9), jnp.int32))[0]
     assert (jnp.abs(logits[1:] - logits[:-1]).max(axis=-1) > 1e-4).all()
 
 
-def test_shorter_text_has_the_first_places():
+def test_shorter_text_has_the_first_positions():
     np.testing.assert_allclose(logits_of(TOKENS[:, :5]), logits_of(TOKENS)[:, :5], atol=1e-6)
 
 
-def test_heads_are_an_axis_of_the_kernels_of_the_attention():
+def test_heads_are_an_axis_of_the_attention_kernels():
     attention = PARAMS["Block_1"]["MultiHeadDotProductAttention_0"]
     assert attention["query"]["kernel"].shape == (8, 2, 4)
     assert attention["out"]["kernel"].shape == (2, 4, 8)
 
 
-def test_what_embeds_and_unembeds_is_found_by_its_name():
+def test_embeddings_and_last_layer_are_found_by_name():
     labels = jaxcompress.by_path({"*mbed*": "embedding"})(PARAMS)
     found = {name for name, labels in labels.items() if "embedding" in jax.tree.leaves(labels)}
     assert found == {"token_embedding", "position_embedding", "unembedding"}

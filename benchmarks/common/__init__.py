@@ -1,0 +1,1 @@
+"""Shared by several benchmarks: results, pages, plots, expressions, timing."""

@@ -1,0 +1,76 @@
+"""The rows of a benchmark in a CSV file: new rows replace earlier ones of the same measurement.
+
+A benchmark saves after every measurement, so an interruption loses none. A run of a few
+measurements keeps the rows of all others.
+"""
+
+import csv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Row = dict[str, Any]
+FOLDER = Path(__file__).parents[1] / "results"
+
+
+class Results(NamedTuple):
+    """One CSV file in `benchmarks/results/`."""
+
+    name: str
+    key: tuple[str, ...]  # columns that identify a measurement, which may have several rows
+    order: Callable[[Row], Any]  # sorts the rows
+    listed: Callable[[Row], bool] = lambda row: True  # other rows are dropped from the file
+
+    @property
+    def picture(self) -> Path:
+        """Where the plot of this file is written."""
+        return (FOLDER / self.name).with_suffix(".png")
+
+    def read(self) -> list[Row]:
+        """The rows of earlier runs."""
+        return read_csv(self.name)
+
+    def merged(self, new: Sequence[Row]) -> list[Row]:
+        """All rows in order: the earlier ones of other measurements, and `new`."""
+        replaced = {self._key(row) for row in new}
+        earlier = [row for row in self.read() if self._key(row) not in replaced]
+        return sorted(filter(self.listed, [*earlier, *new]), key=self.order)
+
+    def save(self, new: Sequence[Row]) -> Path:
+        """Writes `new` in place of earlier rows of the same measurements."""
+        return write_csv(self.name, self.merged(new))
+
+    def _key(self, row: Row) -> tuple[str, ...]:
+        """Numbers are text in a file that was read."""
+        return tuple(str(row[column]) for column in self.key)
+
+
+def device_file(prefix: str, device: str) -> str:
+    """The name of a CSV file whose rows depend on the device."""
+    return f"{prefix}_{device.lower().replace(' ', '_')}.csv"
+
+
+def position(values: Sequence[Any], value: Any) -> int:
+    """The index of `value`; what is not listed sorts last."""
+    return values.index(value) if value in values else len(values)
+
+
+def read_csv(name: str) -> list[dict[str, str]]:
+    """The rows of a file; none if it does not exist."""
+    path = FOLDER / name
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write_csv(name: str, rows: Sequence[Row]) -> Path:
+    """Writes `rows` to ``benchmarks/results/NAME``; a column that a row lacks stays empty in it."""
+    FOLDER.mkdir(exist_ok=True)
+    path = FOLDER / name
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=columns)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path

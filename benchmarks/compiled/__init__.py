@@ -1,0 +1,1 @@
+"""What do compiled training steps send, hold in memory and overlap?"""

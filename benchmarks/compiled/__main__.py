@@ -1,0 +1,69 @@
+"""What do ResNet-50's training steps send, hold in memory and overlap? Compiled, never run.
+
+    python -m benchmarks.compiled                      all programs: hours
+    python -m benchmarks.compiled --platform cpu --workers 8 64 --only dense two_phase
+    python -m benchmarks.compiled --platform tpu --workers 8 --bucket-mib 16
+    python -m benchmarks.compiled --platform none      tables and plots of the files
+
+The programs are for 8 to 256 TPU chips and 8 to 64 CPU workers. Programs that are in the file are
+skipped. TPU programs need libtpu, but no TPU: ``pip install "jax[tpu]"`` in its own environment.
+Without libtpu they are skipped. The columns:
+
+- `requested_bytes`, `wire_bytes`: what one worker sends per step with ring collectives, counted in
+  the jaxpr and in the compiled program. `times_dense`: how many times less than dense with the
+  same number of workers.
+- `collectives`: of the whole step, including those for dense gradients and for BatchNorm's
+  statistics.
+- `temp_copies`: memory beyond arguments and results, in copies of the gradients (102 MB), and how
+  much more that is than dense.
+- `buckets`: `bucket_bytes` of `compress` in MiB. `flags`: whether `benchmarks.compiled.tpu`'s
+  `ASYNCHRONOUS` was set. A dense bucket is one all-reduce with an operand per array. With those
+  flags, the TPU compiler splits it again; without them, it combines all buckets. So the size of
+  dense buckets hardly matters there.
+- `overlapping`: collectives with a start, an end and something in between. `early`: collectives
+  that start before the backward pass has ended. `backward_between`: the share of the backward
+  pass's expected cycles between start and end: the mean over collectives, weighted by bytes.
+  These are for TPUs only; compiled_schedule.csv has a row per collective.
+"""
+
+import time
+
+import jax
+import tyro
+
+from benchmarks.common.environment import environment
+from benchmarks.common.pages import markdown
+from benchmarks.compiled.cases import PROGRAMS, SCHEDULES, Options, chosen
+from benchmarks.compiled.measure import compile_case, schedule_row
+from benchmarks.compiled.plot import plot_bytes, plot_schedule
+from benchmarks.compiled.table import growth, table
+
+
+def main(options: Options) -> None:
+    """Compiles one program after the other and saves after each, so that none is lost."""
+    # With libtpu in this environment, JAX would look for chips.
+    jax.config.update("jax_platforms", "cpu")
+    cases, about = chosen(options), environment()
+    for case in cases:
+        begin = time.perf_counter()
+        row, found = compile_case(case, options.images_per_worker)
+        row["compile_s"] = f"{time.perf_counter() - begin:.0f}"
+        PROGRAMS.save([row | about])
+        if found:
+            SCHEDULES.save([schedule_row(case, *one) | about for one in enumerate(found)])
+        print(" ".join(f"{key}={value}" for key, value in row.items()), flush=True)
+    _show(PROGRAMS.read(), SCHEDULES.read())
+
+
+def _show(rows: list[dict[str, str]], schedule: list[dict[str, str]]) -> None:
+    """Prints the tables and draws the plots of the files."""
+    for each in (table(rows), growth(rows)):
+        print(markdown(each) if each else "", end="\n\n")
+    if rows:
+        print(plot_bytes(rows, PROGRAMS.picture))
+    if schedule:
+        print(plot_schedule(schedule, SCHEDULES.picture))
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options, description=__doc__))

@@ -1,0 +1,69 @@
+"""What the benchmark reads from one compiled program."""
+
+from typing import Any
+
+import optax
+
+import jaxcompress
+from benchmarks.compiled import tpu
+from benchmarks.compiled.cases import Case
+from benchmarks.compiled.schedule import Span, spans
+from benchmarks.compiled.traced_step import gradient_bytes, trace_step
+
+# Nothing runs, so LLVM need not optimise. XLA's own passes, which decide on collectives and memory,
+# are unchanged.
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+def compile_case(case: Case, images_per_worker: int) -> tuple[dict[str, Any], list[Span]]:
+    """A program's row, and its schedule on TPUs."""
+    arguments = {"bucket_bytes": int(float(case.buckets) * 2**20)} if case.buckets else {}
+    compress = jaxcompress.compress(jaxcompress.parse(case.compressor), **arguments)
+    on_tpu = case.platform == "tpu"
+    mesh = tpu.tpu_mesh(case.workers) if on_tpu else jaxcompress.data_mesh(case.workers)
+    traced = trace_step(
+        optax.chain(compress, optax.sgd(0.1, momentum=0.9)), mesh, images_per_worker
+    )
+    flags = tpu.ASYNCHRONOUS if case.flags == "asynchronous" else None
+    compiled = traced.lower().compile(flags if on_tpu else QUICKLY)
+    text = compiled.as_text()
+    traffic, found = jaxcompress.traffic_of_hlo(text), spans(text) if on_tpu else []
+    row = {
+        **case._asdict(),
+        "requested_bytes": jaxcompress.traffic_of_jaxpr(traced.jaxpr).wire_bytes,
+        "wire_bytes": traffic.wire_bytes,
+        "payload_bytes": traffic.payload_bytes,
+        "collectives": sum(each.count for each in traffic.collectives),
+        "temp_copies": f"{compiled.memory_analysis().temp_size_in_bytes / gradient_bytes():.2f}",
+        **overlap(found),
+    }
+    return row, found
+
+
+def overlap(found: list[Span]) -> dict[str, Any]:
+    """The columns on overlap of a program; empty without a schedule."""
+    if not found:
+        return {"overlapping": "", "early": "", "backward_between": ""}
+    weights = [span.collective.wire_bytes for span in found]
+    between = sum(
+        weight * span.backward_between for weight, span in zip(weights, found, strict=True)
+    ) / sum(weights)
+    return {
+        "overlapping": sum(span.asynchronous for span in found),
+        "early": sum(span.backward_before < 1 for span in found),
+        "backward_between": f"{between:.3f}",
+    }
+
+
+def schedule_row(case: Case, place: int, span: Span) -> dict[str, Any]:
+    """One row of compiled_schedule.csv."""
+    return {
+        **case._asdict(),
+        "place": place,
+        "operation": span.collective.operation,
+        "wire_bytes": span.collective.wire_bytes,
+        "asynchronous": span.asynchronous,
+        "backward_before": f"{span.backward_before:.3f}",
+        "backward_between": f"{span.backward_between:.3f}",
+        "step_between": f"{span.step_between:.3f}",
+    }

@@ -1,0 +1,75 @@
+"""Tables of the compiled programs: each beside dense, and growth with the workers."""
+
+from collections.abc import Iterable
+
+from benchmarks.common.expressions import DENSE
+from benchmarks.common.results import Row
+
+
+def table(rows: Iterable[Row]) -> list[Row]:
+    """Every program's columns, without the environment."""
+    rows = list(rows)
+    dense = {_place(row): row for row in rows if row["compressor"] == DENSE and _plain(row)}
+    shown = []
+    for row in rows:
+        beside = dense.get(_place(row))
+        shown.append(
+            {
+                **{
+                    key: row[key]
+                    for key in ("platform", "workers", "compressor", "buckets", "flags")
+                },
+                "requested_bytes": f"{int(row['requested_bytes']):,}",
+                "wire_bytes": f"{int(row['wire_bytes']):,}",
+                "times_dense": f"{int(beside['wire_bytes']) / int(row['wire_bytes']):.1f}"
+                if beside
+                else "",
+                "collectives": row["collectives"],
+                "temp_copies": row["temp_copies"],
+                "more_than_dense": f"{float(row['temp_copies']) - float(beside['temp_copies']):.2f}"
+                if beside
+                else "",
+                **{key: row[key] for key in ("overlapping", "early", "backward_between")},
+            }
+        )
+    return shown
+
+
+def growth(rows: Iterable[Row], fewest: int = 8) -> list[Row]:
+    """How many times more a worker sends with the most workers than with the fewest.
+
+    A ring's own factor ``(W-1)/W`` grows by 1.125 from 8 to 64 workers, for dense too. `of_dense`
+    is without it.
+    """
+    kept: dict[tuple[str, str], dict[int, Row]] = {}
+    for row in filter(_plain, rows):
+        kept.setdefault((row["platform"], row["compressor"]), {})[int(row["workers"])] = row
+
+    def times(mine, column):
+        return int(mine[max(mine)][column]) / int(mine[fewest][column])
+
+    complete = {name: mine for name, mine in kept.items() if fewest in mine and max(mine) > fewest}
+    grown = []
+    for (platform, compressor), mine in complete.items():
+        dense = complete.get((platform, DENSE))
+        grown.append(
+            {
+                "platform": platform,
+                "compressor": compressor,
+                "workers": f"{fewest} to {max(mine)}",
+                "times_requested": f"{times(mine, 'requested_bytes'):.3f}",
+                "times_bytes": f"{times(mine, 'wire_bytes'):.3f}",
+                "of_dense": f"{times(mine, 'wire_bytes') / times(dense, 'wire_bytes'):.3f}"
+                if dense
+                else "",
+            }
+        )
+    return grown
+
+
+def _plain(row: Row) -> bool:
+    return not row["buckets"] and row["flags"] == "default"
+
+
+def _place(row: Row) -> tuple[str, str]:
+    return row["platform"], row["workers"]

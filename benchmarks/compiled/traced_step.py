@@ -1,0 +1,83 @@
+"""ResNet-50's training step, traced for any mesh.
+
+It makes no array, so the mesh need not exist.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import jaxcompress
+from benchmarks.common.resnet50_shapes import resnet50_shapes
+from jaxcompress import PerWorker
+from train.models.build_model import build_model
+from train.task import make_loss
+
+IMAGE_SHAPE, CLASSES = (224, 224, 3), 1000
+
+
+def trace_step(optimizer: optax.GradientTransformation, mesh: Mesh, images_per_worker: int) -> Any:
+    """The traced step on ImageNet's shapes, in float32.
+
+    ``.jaxpr`` is the program, and ``.lower().compile()`` compiles it.
+
+    Args:
+      optimizer: A chain that contains `jaxcompress.compress`.
+      mesh: The workers, along the axis ``"data"``; its devices may be those of a topology.
+      images_per_worker: The rows of one worker's batch.
+    """
+    model = build_model("resnet50", CLASSES, IMAGE_SHAPE)
+    sample = jax.ShapeDtypeStruct((1, *IMAGE_SHAPE), jnp.float32)
+    variables = jax.eval_shape(
+        lambda key, x: model.init(key, x, train=False), jax.random.key(0), sample
+    )
+    state = rows_of_all(jax.eval_shape(optimizer.init, variables["params"]), mesh.size)
+    rows = images_per_worker * mesh.size
+    batch = {
+        "inputs": jax.ShapeDtypeStruct((rows, *IMAGE_SHAPE), jnp.float32),
+        "labels": jax.ShapeDtypeStruct((rows,), jnp.int32),
+    }
+    arguments = (variables["params"], state, variables["batch_stats"], batch)
+    specs = (P(), jaxcompress.state_specs(state), P(), P("data"))
+    placed = [_placed(tree, spec, mesh) for tree, spec in zip(arguments, specs, strict=True)]
+    return jaxcompress.make_train_step(make_loss(model), optimizer, mesh).trace(*placed)
+
+
+def gradient_bytes() -> int:
+    """The size of one copy of the gradients."""
+    return 4 * sum(math.prod(shape) for shape in resnet50_shapes().values())
+
+
+def rows_of_all(state: Any, workers: int) -> Any:
+    """The shapes that `jaxcompress.init_state` would place.
+
+    `PerWorker` parts get a row per worker.
+    """
+
+    def row(x):
+        return jax.ShapeDtypeStruct((workers, *x.shape), x.dtype)
+
+    def is_per_worker(node):
+        return isinstance(node, PerWorker)
+
+    return jax.tree.map(
+        lambda node: jax.tree.map(row, node) if is_per_worker(node) else node,
+        state,
+        is_leaf=is_per_worker,
+    )
+
+
+def _placed(tree: Any, specs: Any, mesh: Mesh) -> Any:
+    """The shapes in `tree`, each with its sharding."""
+    if isinstance(specs, P):
+        specs = jax.tree.map(lambda _: specs, tree)
+    return jax.tree.map(
+        lambda x, spec: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=NamedSharding(mesh, spec)),
+        tree,
+        specs,
+    )

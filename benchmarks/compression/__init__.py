@@ -1,0 +1,1 @@
+"""How long does compression take on one device?"""

@@ -1,0 +1,159 @@
+"""How long does compression take on one device?
+
+    python -m benchmarks.compression                  all data, all compressors
+    python -m benchmarks.compression --data 10M resnet50 --only qsgd    some; other rows stay
+
+    --threads 1 --torch-python PATH/bin/python        one thread, and torch.topk in the same run
+
+Data are float32 from a normal distribution: one matrix of 1, 10 or 25 million entries, or the 161
+gradients of a ResNet-50 with 25,557,032 entries. The stages:
+
+- `local path`: the work of ``compress(error_feedback(…))`` in a step with one worker. It adds the
+  error memory, compresses, decodes and updates the memory. The step is jitted and its state
+  donated. Arrays that compression would not halve are sent dense.
+- `selection`: the indices of the largest 1 % of the entries. `encode`, `decode`: every array to
+  its message, and back.
+
+The columns: `times_floor` is the ratio to ``x + 1`` over the same data, array by array: one read
+and one write. `times_torch` is the ratio to ``torch.topk(x.abs(), k, sorted=False)`` on as many
+threads. Stages, floor and torch take turns, so ratios of one run can be compared. Milliseconds of
+different machines cannot. For one matrix, the floor depends on the memory pages that the allocator
+happens to get, so compare the milliseconds there. `temp_copies`: memory beyond arguments and
+results, in copies of the data. `bits_per_entry`: what a step sends.
+
+Rows go to `results/compression_DEVICE.csv`, in place of earlier ones of the same data, compressor
+and stage, with a plot beside it.
+"""
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import tyro
+
+import jaxcompress
+from benchmarks.common.environment import environment
+from benchmarks.common.filters import check_filters, matches
+from benchmarks.common.pages import markdown
+from benchmarks.common.resnet50_shapes import resnet50_shapes
+from benchmarks.common.timing import WARM_UP, in_turns, milliseconds
+from benchmarks.compression import stages
+from benchmarks.compression.candidates import CANDIDATES, Candidate
+from benchmarks.compression.plot import plot
+from benchmarks.compression.table import results, row, shown
+from benchmarks.compression.torch_selection import torch_selection
+
+DENSITY = 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Which data and compressors, how often, and on how many threads."""
+
+    data: tuple[Literal["1M", "10M", "25M", "resnet50"], ...] = ("1M", "10M", "25M", "resnet50")
+    # Measures the compressors that contain one of these texts; without any, all of them.
+    only: tuple[str, ...] = ()
+    repeats: int = 7  # timed rounds, after warm-up
+    threads: int | None = None  # of this process, on Linux; None: all
+    torch_python: Path | None = None  # the Python of an environment with PyTorch
+
+    def __post_init__(self) -> None:
+        """ValueError for an invalid number or filter."""
+        if self.repeats < 1:
+            raise ValueError(f"repeats must be at least 1; got {self.repeats}.")
+        check_filters(self.only, (each.text for each in CANDIDATES))
+
+
+def main(options: Options) -> None:
+    """Measures, saves after each compressor, and prints the table."""
+    threads = _limit_threads(options.threads)
+    about = environment() | {"threads": threads, "warm_up": WARM_UP, "repeats": options.repeats}
+    file = results(about["device"])
+    for data in options.data:
+        grads = gradients(data)
+        for candidate in CANDIDATES:
+            if matches(candidate.text, options.only):
+                rows = [one | about for one in measure(data, candidate, grads, options, threads)]
+                file.save(rows)
+                print(
+                    f"{data} {rows[-1]['compressor']}: {rows[-1]['times_floor']} times the floor",
+                    flush=True,
+                )
+    rows = file.read()
+    print(markdown(shown(rows)))
+    print("new rows: " + "; ".join(f"{key} {value}" for key, value in about.items()))
+    print(file.name, plot(rows, file.picture))
+
+
+def gradients(data: str) -> dict[str, jax.Array]:
+    """Random arrays of the shapes that `data` names."""
+    shapes = (
+        resnet50_shapes()
+        if data == "resnet50"
+        else {"matrix": (int(data.removesuffix("M")) * 1000, 1000)}
+    )
+    keys = jax.random.split(jax.random.key(0), len(shapes))
+    return {
+        name: jax.random.normal(key, shape)
+        for key, (name, shape) in zip(keys, shapes.items(), strict=True)
+    }
+
+
+def measure(
+    data: str, candidate: Candidate, grads: Any, options: Options, threads: int
+) -> list[dict[str, Any]]:
+    """The rows of one compressor: its stages in turns with the floor.
+
+    If it selects entries like `torch.topk`, that takes turns too.
+    """
+    found = _stages(candidate, grads)
+    timers = {name: lambda stage=stage: milliseconds(stage.run) for name, stage in found.items()}
+    with _torch(candidate, grads, options, threads) as torch:
+        timers |= {"torch": torch.milliseconds} if torch else {}
+        times = in_turns(timers, options.repeats)
+    count = sum(x.size for x in jax.tree.leaves(grads))
+    about = {"data": data, "compressor": candidate.text, "torch": torch.version if torch else ""}
+    sizes = {"bits_per_entry": f"{found['local path'].bits / count:.3f}"}
+    copies = {name: stage.temp_bytes / (4 * count) for name, stage in found.items()}
+    return [row(name, times, copies[name], about | sizes) for name in found if name != "x + 1"]
+
+
+def _stages(candidate: Candidate, grads: Any) -> dict[str, stages.Stage]:
+    found = {"x + 1": stages.floor(grads)}
+    if candidate.selects:
+        found["selection"] = stages.selection(grads, DENSITY, candidate.block)
+    if jaxcompress.parse(candidate.text).codec is not None:
+        found |= {
+            "encode": stages.encode(candidate.text, grads),
+            "decode": stages.decode(candidate.text, grads),
+        }
+    return found | {"local path": stages.local_path(candidate.text, grads)}
+
+
+@contextlib.contextmanager
+def _torch(candidate: Candidate, grads: Any, options: Options, threads: int) -> Iterator[Any]:
+    """`torch.topk` on as many entries, for the compressor that selects in the same way."""
+    if options.torch_python and candidate.selects and candidate.block is None:
+        sizes = [x.size for x in jax.tree.leaves(grads)]
+        with torch_selection(options.torch_python, sizes, DENSITY, threads) as torch:
+            yield torch
+    else:
+        yield None
+
+
+def _limit_threads(threads: int | None) -> int:
+    """The number of this process's processors, after limiting it.
+
+    Call it before JAX starts its threads.
+    """
+    if threads is not None:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options, description=__doc__))

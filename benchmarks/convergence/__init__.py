@@ -1,0 +1,1 @@
+"""How far does training get, for how many bytes?"""

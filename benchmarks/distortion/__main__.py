@@ -1,0 +1,180 @@
+"""How much of a real gradient does each compressor send, for how many bits?
+
+    python -m benchmarks.distortion                            all tasks; TFDS_DATA_DIR has the data
+    python -m benchmarks.distortion --task MNIST --only qsgd   some; other rows stay
+    python -m benchmarks.distortion --task none                table and plot of the file
+
+The gradients are captured while small networks train (`benchmarks.distortion.captured_gradients`).
+Each compressor gets the gradients of one worker, without an error memory, and compresses every
+array (`min_compression_rate` 0). Compare rows of one task and one run only: training amplifies
+rounding, so another machine or version has other gradients at step 1,000. The columns:
+
+- `bits_per_entry`: the bits of the message divided by the number of entries.
+- `relative_error`: ``|x - sent|^2 / |x|^2`` over all arrays, the mean of `DRAWS`. Above 1, a
+  compressor adds more than it sends. The error of an unbiased compressor averages out; inside an
+  error memory it grows.
+
+The plot shows error against bits, with two bounds. One is the `k` largest entries of the whole
+model, with ``n H(k/n)`` bits of indices and 32 bits per value. The other is the Gaussian
+rate-distortion function, ``2^(-2 bits)``.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+
+from benchmarks.common.environment import environment
+from benchmarks.common.filters import matches
+from benchmarks.common.pages import markdown
+from benchmarks.common.results import Results, Row, position
+from benchmarks.common.training_tasks import TASKS
+from benchmarks.distortion.captured_gradients import STAGES, capture
+from benchmarks.distortion.measure import bound, compiled, distortion
+from benchmarks.distortion.plot import plot
+
+DRAWS = 3
+COMPRESSORS = [
+    *(
+        f"{name}({density})"
+        for name in ("top_k", "block_top_k", "global_top_k")
+        for density in (0.001, 0.01, 0.1)
+    ),
+    *("block_max(1024)", "block_max(128)", "block_max(16)", "block_max(128, inner=qsgd(8))"),
+    *(
+        "top_k(0.01, inner=cast('bfloat16'))",
+        "top_k(0.01, inner=qsgd(4))",
+        "block_top_k(0.01, inner=qsgd(6))",
+    ),
+    *(
+        "block_top_k(0.1, inner=qsgd(4))",
+        "block_top_k(0.1, inner=int4())",
+        "top_k(0.1, inner=sign())",
+    ),
+    *(
+        "random_k(0.01)",
+        "random_k(0.1)",
+        "bernoulli(0.1)",
+        "importance_sampled(0.1)",
+        "random_k(0.1, rescale=True)",
+    ),
+    *(
+        "block_sparse(0.01)",
+        "block_sparse(0.1)",
+        "row_top_k(0.1)",
+        "column_top_k(0.1)",
+        "arc_top_k(0.1, block=256)",
+    ),
+    *(
+        "qsgd(2)",
+        "qsgd(4)",
+        "qsgd(8)",
+        "qsgd(4, norm='l2')",
+        "nuqsgd(4)",
+        "terngrad()",
+        "terngrad(clip=None)",
+    ),
+    *(
+        "natural()",
+        "int8()",
+        "int4()",
+        "int2()",
+        "float8()",
+        "float8('e5m2')",
+        "cast('bfloat16')",
+        "sign()",
+    ),
+    *("rotated(sign())", "rotated(int2())", "rotated(int4())", "rotated(qsgd(4))"),
+    *(f"{name}({rank})" for name in ("power_sgd", "svd") for rank in (1, 2, 4, 8)),
+    *(
+        "acp_sgd(4)",
+        "batched_power_sgd(4)",
+        "power_sgd(4, inner=cast('bfloat16'))",
+        "power_sgd(4, inner=int8())",
+    ),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Which gradients, and which compressors."""
+
+    task: tuple[str, ...] = ()  # tasks that contain one of these texts; without any, all
+    only: tuple[str, ...] = ()  # likewise for compressors
+
+
+def main(options: Options) -> None:
+    """Measures, saves after each compressor, and prints the table."""
+    about = environment()
+    for task in TASKS:
+        if not matches(task, options.task):
+            continue
+        texts = [text for text in COMPRESSORS if matches(text, options.only)]
+        stages = capture(task)
+        for stage, grads in stages.items():
+            RESULTS.save(
+                [
+                    bound(task, stage, density, grads) | about
+                    for density in (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3)
+                ]
+            )
+        for text in texts:
+            RESULTS.save(
+                [_row(task, stage, text, grads) | about for stage, grads in stages.items()]
+            )
+            # Linux limits a process's memory mappings, and compiled programs keep theirs.
+            compiled.cache_clear()
+            jax.clear_caches()
+            print(f"{task}: {text}", flush=True)
+    rows = RESULTS.read()
+    print(markdown(_table(rows)))
+    print(plot(rows, RESULTS.picture))
+
+
+def _order(row: Row) -> tuple[int, int, int]:
+    return (
+        position(list(TASKS), row["task"]),
+        position(list(STAGES), row["stage"]),
+        position(COMPRESSORS, row["compressor"]),
+    )
+
+
+RESULTS = Results("distortion.csv", ("task", "stage", "compressor"), _order)
+
+
+def _row(task: str, stage: str, text: str, grads: Any) -> Row:
+    entries = sum(x.size for x in jax.tree.leaves(grads))
+    found = [distortion(text, grads, seed) for seed in range(DRAWS)]
+    return {
+        **{"task": task, "stage": stage, "compressor": text},
+        "bits_per_entry": f"{float(found[0][1]) / entries:.4f}",
+        "relative_error": f"{np.mean([float(error) for error, _ in found]):.5f}",
+    }
+
+
+def _table(rows: list[Row]) -> list[Row]:
+    """A row per compressor: bits and error on each task.
+
+    The gradients are those of the middle of training.
+    """
+    texts = list(dict.fromkeys(row["compressor"] for row in rows))
+    found = {(row["compressor"], row["task"], row["stage"]): row for row in rows}
+    tasks = [task for task in TASKS if any(row["task"] == task for row in rows)]
+    stage = list(STAGES)[1]
+    table = []
+    for text in texts:
+        known = {task: found[text, task, stage] for task in tasks if (text, task, stage) in found}
+        columns = {
+            f"{task}: bits, error": f"{one['bits_per_entry']}, {one['relative_error']}"
+            for task, one in known.items()
+        }
+        table.append(
+            {"compressor": f"`{text}`"} | {f"{task}: bits, error": "" for task in tasks} | columns
+        )
+    return table
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options, description=__doc__))

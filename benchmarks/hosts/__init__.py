@@ -1,0 +1,1 @@
+"""Hosts on one machine: network namespaces, with one process in each."""

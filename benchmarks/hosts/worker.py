@@ -1,0 +1,71 @@
+"""One host's side of a measurement: runs programs on request and reports times and bytes.
+
+This is plain Python, so it works with JAX and with PyTorch. A request is a line of JSON on standard
+input, and its answer a line on standard output. The worker ends at the end of its input.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+STATISTICS = Path("/sys/class/net/eth0/statistics")
+
+
+def serve(
+    about: Mapping[str, Any], programs: Mapping[str, Callable[[], Any]], between: Callable[[], Any]
+) -> None:
+    """Prints what is ready, then answers requests.
+
+    Args:
+      about: The first line: versions, and whatever else is reported once.
+      programs: name -> one step, which returns when its result is ready. A dict that it returns
+        is reported, that of the last timed step.
+      between: Prepares a step and waits for all workers; no message is in flight afterwards.
+    """
+    print(json.dumps({**about, "programs": list(programs)}), flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer = measure(
+            programs[request["program"]], between, request["warm_up"], request["repeats"]
+        )
+        print(json.dumps(answer), flush=True)
+
+
+def sent() -> tuple[int, int]:
+    """Bytes and packets that this host has sent so far."""
+    number_of_bytes, packets = (
+        int((STATISTICS / name).read_text()) for name in ("tx_bytes", "tx_packets")
+    )
+    return number_of_bytes, packets
+
+
+def measure(
+    program: Callable[[], Any], between: Callable[[], Any], warm_up: int, repeats: int
+) -> dict[str, Any]:
+    """Start and end of each timed step in seconds, the bytes and packets sent, and the result.
+
+    All processes of a machine share the clock.
+    """
+    for _ in range(warm_up):
+        between()
+        program()
+    between()
+    before, begins, ends, result = sent(), [], [], None
+    for _ in range(repeats):
+        between()
+        begins.append(time.monotonic())
+        result = program()
+        ends.append(time.monotonic())
+    # The last messages may still be queued at the link. The barrier's messages queue behind them.
+    between()
+    sent_bytes, sent_packets = (now - then for now, then in zip(sent(), before, strict=True))
+    return {
+        "begins": begins,
+        "ends": ends,
+        "sent_bytes": sent_bytes,
+        "sent_packets": sent_packets,
+        "result": result if isinstance(result, dict) else {},
+    }

@@ -1,0 +1,1 @@
+"""Which learning rate suits dense training best?"""

@@ -1,0 +1,1 @@
+"""How long does it take to average gradients over a slow network, compressed and not?"""

@@ -1,0 +1,203 @@
+"""How long does it take to average ResNet-50's gradients over a slow network?
+
+    sudo .venv/bin/python -m benchmarks.network      2 hosts, 1 Gbit/s
+    python -m benchmarks.network --workers           table and plot of the file, no measurement
+
+    --workers 2 4 8 --rate 100mbit 1gbit 10gbit      other networks
+    --only power_sgd PowerSGD                        some methods; other rows stay
+    --torch-python PATH/bin/python                   an environment with PyTorch, to compare
+
+Hosts are network namespaces of this machine. Each link is shaped to its rate in both directions,
+without added latency (`benchmarks.hosts.namespaces`). Each host runs one process on its share of
+the cores. Both frameworks get the same cores and the same environment: ``sudo
+GLIBC_TUNABLES=glibc.malloc.hugetlb=1 …`` puts the large arrays of both on huge pages.
+
+The columns:
+
+- `step_ms`: gradients in, average out, from the first host's start to the last one's end: the
+  median, with `min_ms` and `max_ms`. All 161 arrays (25.6 million random float32 numbers) are
+  ready when a step begins. JAX runs `jaxcompress.compress`. PyTorch runs a backward pass under
+  DDP with given gradients: it computes nothing and only adds them into DDP's one bucket. PyTorch
+  has no top-k with error feedback, so the benchmark contains one. `backward_ms` is the backward
+  pass without averaging (`no_sync`); it is part of `step_ms`.
+- `communication_ms`: the same collectives alone, one after the other, on zeros of the same shapes
+  and dtypes, over the same link. The rest of a step is computation.
+- `interface_bytes`: what one host sends per step at its interface, with headers and
+  acknowledgements. `payload_bytes`: without headers.
+- `requested_bytes`, `compiled_bytes`: what `jaxcompress.traffic` counts in the jaxpr and in the
+  compiled program. For PyTorch, the first applies the same formulas to its messages.
+  `payload_ratio`: the payload divided by the last of them.
+- `floor_ms`: the time of the interface's bytes at the link's rate. `times_floor`: the step
+  divided by it.
+- `times_dense`: how much faster the step is than the dense step of the same framework and
+  network.
+
+Rows go to `results/network.csv`, in place of earlier ones of the same method, hosts and rate, with
+a plot beside it. docs/network.md shows the rows of two hosts, and the README some
+of them.
+"""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from benchmarks.common.environment import environment
+from benchmarks.common.filters import check_filters
+from benchmarks.common.pages import REPOSITORY, markdown, write_between, write_readme
+from benchmarks.common.results import write_csv
+from benchmarks.hosts.host_processes import HostProcesses
+from benchmarks.hosts.namespaces import Network, bits_per_second, missing, network
+from benchmarks.network.methods import METHODS, Method, chosen
+from benchmarks.network.plot import plot
+from benchmarks.network.table import RESULTS, beside_dense, headline, row, shown
+
+PAGE = REPOSITORY / "docs" / "network.md"
+# The README has few rows, its page all of them.
+IN_README = (
+    "dense()",
+    "error_feedback(power_sgd(2))",
+    "error_feedback(top_k(0.01))",
+    "error_feedback(block_max(inner=qsgd(8)))",
+    "PyTorch: DDP, dense",
+    "PyTorch: DDP, PowerSGD hook, rank 2",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Which networks and methods."""
+
+    workers: tuple[int, ...] = (2,)  # hosts, one worker each
+    rate: tuple[str, ...] = ("1gbit",)  # of every link, in the notation of `tc`
+    # Measures the methods that contain one of these texts, such as "torch" or "top_k".
+    only: tuple[str, ...] = ()
+    # The Python of an environment with PyTorch; without it, only JAX is measured.
+    torch_python: Path | None = None
+    repeats: int = 7  # timed steps, after warm-up
+
+    def __post_init__(self) -> None:
+        """ValueError for an invalid number, rate or filter."""
+        for rate in self.rate:
+            bits_per_second(rate)
+        if not all(2 <= one <= 250 for one in self.workers) or self.repeats < 1:
+            raise ValueError(
+                "workers must be 2 to 250 and repeats at least 1; got"
+                f" {self.workers} and {self.repeats}."
+            )
+        check_filters(self.only, map(" ".join, METHODS), "method")
+
+
+def main(options: Options) -> int:
+    """Measures every method over every network; saves after each, so none is lost."""
+    if options.workers and (lacks := missing()):
+        print(f"benchmarks.network needs {'; and '.join(lacks)}.", file=sys.stderr)
+        return 2
+    about, failed = surroundings(), []
+    methods = runnable(options) if options.workers else []
+    for workers in options.workers:
+        with network(workers) as hosts:
+            for method in methods:
+                try:
+                    _save(measure(method, hosts, options), about)
+                except (RuntimeError, TimeoutError) as error:
+                    failed.append(f"{workers} workers, {' '.join(method)}: {error}")
+                    print(failed[-1], file=sys.stderr, flush=True)
+    _show(RESULTS.read())
+    if options.workers:
+        print("new rows: " + "; ".join(f"{key} {value}" for key, value in about.items()))
+    print("\n".join(f"FAILED: {each.splitlines()[0]}" for each in failed))
+    return 1 if failed else 0
+
+
+def measure(method: Method, hosts: Network, options: Options) -> list[dict[str, Any]]:
+    """One row per rate.
+
+    Connecting, compiling and the first steps run at full speed.
+    """
+    python = str(options.torch_python) if method.framework == "torch" else sys.executable
+    hosts.shape("100gbit")
+    rows = []
+    with HostProcesses(
+        hosts, python, f"benchmarks.network.{method.framework}_worker", method.method
+    ) as processes:
+        about = processes.ready()
+        processes.measure("step", warm_up=4, repeats=1)
+        for rate in options.rate:
+            hosts.shape(rate)
+            found = {
+                name: processes.measure(name, 1, options.repeats) for name in about["programs"]
+            }
+            rows.append(row(method, len(hosts.hosts), rate, found, about))
+            print(
+                ", ".join(f"{key} {value}" for key, value in list(rows[-1].items())[:8]), flush=True
+            )
+    return rows
+
+
+def runnable(options: Options) -> list[Method]:
+    """The chosen methods; prints why PyTorch's are left out, if they are."""
+    methods = chosen(options.only)
+    others = [method for method in methods if method.framework != "torch"]
+    if len(others) == len(methods):
+        return methods
+    if options.torch_python is None:
+        lacks = "--torch-python PATH names the Python of an environment that has it"
+    elif subprocess.run(
+        [options.torch_python, "-c", "import torch"], capture_output=True, check=False
+    ).returncode:
+        lacks = f"{options.torch_python} cannot import it"
+    else:
+        return methods
+    print(f"PyTorch's {len(methods) - len(others)} rows are left out: {lacks}.", file=sys.stderr)
+    return others
+
+
+def surroundings() -> dict[str, str]:
+    """The environment without the versions, which the workers report."""
+    known = {key: value for key, value in environment().items() if key not in ("jax", "python")}
+    congestion = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+    return known | {"tcp": congestion, "glibc_tunables": os.environ.get("GLIBC_TUNABLES", "")}
+
+
+def _show(rows: list[dict[str, str]]) -> None:
+    """Prints the table, and writes the plot and the tables of the README and of its page."""
+    if rows:
+        print(markdown(shown(rows)))
+        plot(rows, RESULTS.picture)
+    if lines := headline(rows):
+        write_between(PAGE, "network", f"{markdown(lines)}\n\n{_where(rows)}")
+        short = [line for line in lines if line["average by"].strip("`") in IN_README]
+        write_readme("network", f"{markdown(short)}\n\n{_where(rows)}")
+
+
+def _where(rows: list[dict[str, str]]) -> str:
+    """The machine and the versions behind the README's table."""
+    machines, versions = (sorted({each[key] for each in rows}) for key in ("machine", "version"))
+    return (
+        f"{'; '.join(machines)}, shared by both hosts; {', '.join(versions)}; median of"
+        f" {rows[0]['repeats']} steps."
+    )
+
+
+def _save(new: list[dict[str, Any]], about: dict[str, str]) -> None:
+    """Writes rows into the file, in place of earlier ones."""
+    rows = RESULTS.merged([each | about for each in new])
+    write_csv(RESULTS.name, beside_dense(rows))
+
+
+def _leave(number: int, _: Any) -> None:
+    """Turns a signal into an exception, so that the networks are removed."""
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) != signal.SIG_IGN:
+            signal.signal(ending, _leave)
+    sys.exit(main(tyro.cli(Options, description=__doc__)))

@@ -1,0 +1,129 @@
+"""The rows of the network benchmark, and its tables."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+
+from benchmarks.common.results import Results, Row, position
+from benchmarks.hosts.host_processes import Measured
+from benchmarks.hosts.namespaces import bits_per_second
+from benchmarks.network.methods import METHODS, Method
+
+DENSE = {"jax": "dense()", "torch": "DDP, dense"}
+
+
+def row(method: Method, workers: int, rate: str, found: dict[str, Measured], about: Row) -> Row:
+    """One row of the file.
+
+    Args:
+      method: What was measured.
+      workers: Hosts.
+      rate: Of every link.
+      found: The measurement of each of the worker's programs.
+      about: The worker's description of itself.
+    """
+    step, floor = found["step"], 1e3 * 8 * found["step"].sent_bytes / bits_per_second(rate)
+    counted = about.get("compiled_bytes", about["requested_bytes"])
+    return {
+        **method._asdict(),
+        "workers": workers,
+        "rate": rate,
+        "step_ms": f"{_median(step):.1f}",
+        "min_ms": f"{min(step.ms):.1f}",
+        "max_ms": f"{max(step.ms):.1f}",
+        "communication_ms": f"{_median(found['bare']):.1f}",
+        "backward_ms": f"{_median(found['backward']):.1f}" if "backward" in found else "",
+        "interface_bytes": f"{step.sent_bytes:.0f}",
+        "payload_bytes": f"{step.payload_bytes:.0f}",
+        "requested_bytes": about["requested_bytes"],
+        "compiled_bytes": about.get("compiled_bytes", ""),
+        "payload_ratio": f"{step.payload_bytes / counted:.3f}" if counted else "",
+        "floor_ms": f"{floor:.1f}",
+        "times_floor": f"{_median(step) / floor:.2f}" if floor else "",
+        "times_dense": "",
+        "repeats": len(step.ms),
+        "version": about["version"],
+        "python": about["python"],
+    }
+
+
+def beside_dense(rows: Sequence[Row]) -> list[Row]:
+    """The rows with `times_dense`: how much faster than the framework's dense step each one is."""
+    steps = {_name(each): float(each["step_ms"]) for each in rows}
+
+    def times_dense(each: Row) -> str:
+        framework, _, *network = _name(each)
+        dense = steps.get((framework, DENSE[framework], *network))
+        return f"{dense / float(each['step_ms']):.2f}" if dense else ""
+
+    return [each | {"times_dense": times_dense(each)} for each in rows]
+
+
+def shown(rows: Iterable[Row]) -> list[Row]:
+    """The columns of the printed table."""
+    return [
+        {
+            "workers": each["workers"],
+            "rate": each["rate"],
+            "framework": each["framework"],
+            "method": f"`{each['method']}`" if each["framework"] == "jax" else each["method"],
+            "step ms": each["step_ms"],
+            "from–to": f"{each['min_ms']}–{each['max_ms']}",
+            "communication ms": each["communication_ms"],
+            "bytes sent": f"{int(each['interface_bytes']):,}",
+            "payload to count": each["payload_ratio"],
+            "× floor": each["times_floor"],
+            "× faster than dense": each["times_dense"],
+        }
+        for each in rows
+    ]
+
+
+def headline(rows: Iterable[Row], workers: int = 2) -> list[Row]:
+    """The README's table, for one number of hosts.
+
+    It has a line per method and a column per rate.
+    """
+    found = {
+        (*_name(each)[:2], each["rate"]): each for each in rows if int(each["workers"]) == workers
+    }
+    rates = sorted({rate for *_, rate in found}, key=bits_per_second)
+    lines = []
+    for framework, method in dict.fromkeys(name[:2] for name in found):
+        ours = {
+            rate: found[framework, method, rate]
+            for rate in rates
+            if (framework, method, rate) in found
+        }
+        any_rate = next(iter(ours.values()))
+        times = {rate: f"{each['step_ms']} ({each['times_dense']}×)" for rate, each in ours.items()}
+        lines.append(
+            {
+                "average by": f"`{method}`" if framework == "jax" else f"PyTorch: {method}",
+                "MB sent": f"{int(any_rate['payload_bytes']) / 1e6:.2f}",
+                **{f"ms at {_readable(rate)}": times.get(rate, "") for rate in rates},
+            }
+        )
+    return lines
+
+
+def _readable(rate: str) -> str:
+    """1gbit -> 1 Gbit/s."""
+    number = rate.rstrip("abcdefghijklmnopqrstuvwxyz")
+    return f"{number} {rate[len(number) :].capitalize()}/s"
+
+
+def _median(measured: Measured) -> float:
+    return statistics.median(measured.ms)
+
+
+def _name(each: Row) -> tuple[str, str, str, str]:
+    return each["framework"], each["method"], str(each["workers"]), each["rate"]
+
+
+def _order(each: Row) -> tuple:
+    """By hosts, rate, framework and method; methods that are no longer measured come last."""
+    order = position(METHODS, Method(each["framework"], each["method"]))
+    return int(each["workers"]), bits_per_second(each["rate"]), each["framework"], order
+
+
+RESULTS = Results("network.csv", ("framework", "method", "workers", "rate"), _order)

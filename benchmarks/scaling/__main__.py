@@ -1,0 +1,194 @@
+"""When does compression pay, with up to 1,024 workers and links of 0.1 to 100 Gbit/s?
+
+    sudo .venv/bin/python -m benchmarks.scaling --measure   collectives on 2, 4, 8 hosts: minutes
+    python -m benchmarks.scaling --measure-local            compression on this device: minutes
+    python -m benchmarks.scaling --compute-ms 100           the model: tables and plots
+
+This is a model, with its errors. A step of ResNet-50 (25.6 million float32 gradients) with W
+workers is the sum of three parts:
+
+- computing without averaging, given as `--compute-ms`: forward, backward and optimizer;
+- compression on a worker's own device: the traced program without communication
+  (`benchmarks.scaling.without_network`), measured for 4, 8 and 16 workers and extended by a line
+  in W, since a worker may have to read one message per worker;
+- communication: the collectives in the program for W workers (`jaxcompress.traffic_of_jaxpr`),
+  each by the α-β model of its operation (`benchmarks.scaling.alpha_beta`).
+
+The model is fitted to 2 and 4 hosts and three of five sizes. It is checked on the other sizes, on 8
+hosts, and on the communication of whole steps in network.csv. It describes rings over equal links,
+by gloo: no trees, no shared switches, and no overlap of communication with computation. Overlap
+helps dense more, which has more communication to hide.
+"""
+
+import dataclasses
+import functools
+import sys
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from benchmarks.common.environment import environment
+from benchmarks.common.expressions import AT_SCALE
+from benchmarks.common.filters import check_filters, matches
+from benchmarks.common.pages import markdown
+from benchmarks.common.results import Results, Row, device_file, position, read_csv, write_csv
+from benchmarks.hosts.namespaces import bits_per_second, missing
+from benchmarks.scaling.averaging import averaging, collectives
+from benchmarks.scaling.measure import (
+    LOCAL_WORKERS,
+    is_fitted,
+    measure_collectives,
+    measure_local,
+    point,
+)
+from benchmarks.scaling.model import communication_ms, errors, fit_local, fit_operations, steps
+from benchmarks.scaling.plot import plot_map, plot_steps
+from jaxcompress import Collective
+
+FILE, ERRORS_FILE, COLLECTIVES_FILE = "scaling.csv", "scaling_errors.csv", "scaling_collectives.csv"
+WORKERS = tuple(2**power for power in range(1, 11))
+RATES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)  # Gbit/s
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What to measure; without either measurement, the model is computed."""
+
+    measure: bool = False  # collectives between hosts, into scaling_collectives.csv
+    workers: tuple[int, ...] = (2, 4, 8)  # hosts
+    rate: tuple[str, ...] = ("100mbit", "1gbit", "10gbit")  # of every link, as `tc` writes it
+    measure_local: bool = False  # compression on this device, into scaling_local_DEVICE.csv
+    # Measures the compressors that contain one of these texts; without any, all of them.
+    only: tuple[str, ...] = ()
+    repeats: int = 5  # timed runs of each
+    # A step without averaging; report which accelerator and batch size it stands for.
+    compute_ms: float = 100.0
+    local: str = "cpu"  # DEVICE of scaling_local_DEVICE.csv
+
+    def __post_init__(self) -> None:
+        """ValueError for an invalid number, rate or filter."""
+        for rate in self.rate:
+            bits_per_second(rate)
+        if (
+            not all(2 <= one <= 250 for one in self.workers)
+            or self.repeats < 1
+            or not self.compute_ms >= 0
+        ):
+            raise ValueError(
+                "workers must be 2 to 250, repeats at least 1 and compute_ms at least 0; got"
+                f" {self.workers}, {self.repeats} and {self.compute_ms}."
+            )
+        check_filters(self.only, AT_SCALE)
+
+
+def main(options: Options) -> int:
+    """Measures, or computes the model from the measurements."""
+    about = environment()
+    if options.measure:
+        if lacks := missing():
+            print(
+                f"benchmarks.scaling --measure needs {'; '.join(lacks)}. Nothing was measured.",
+                file=sys.stderr,
+            )
+            return 2
+        rows = measure_collectives(options.workers, options.rate, options.repeats)
+        print(write_csv(COLLECTIVES_FILE, [row | about for row in rows]))
+    if options.measure_local:
+        _measure_local(options, about)
+    if not options.measure and not options.measure_local:
+        return _model(options, about)
+    return 0
+
+
+def _measure_local(options: Options, about: dict[str, str]) -> None:
+    """Times each compressor and saves after each, so that none is lost."""
+    file = _local_file(about["device"])
+    for compressor in AT_SCALE:
+        if not matches(compressor, options.only):
+            continue
+        for workers in LOCAL_WORKERS:
+            row = measure_local(compressor, workers, options.repeats) | about
+            print(file.save([row]), compressor, workers, f"{row['ms']} ms", flush=True)
+
+
+def _local_file(device: str) -> Results:
+    """The measured computation on one device."""
+    return Results(
+        device_file("scaling_local", device),
+        key=("compressor", "workers"),
+        order=lambda row: (position(AT_SCALE, row["compressor"]), int(row["workers"])),
+    )
+
+
+def _model(options: Options, about: dict[str, str]) -> int:
+    """Fits the model, prints its errors, and predicts the steps; the exit code."""
+    local_file = _local_file(options.local)
+    measured, computing = read_csv(COLLECTIVES_FILE), local_file.read()
+    if not measured or not computing:
+        lacks = [
+            name
+            for name, rows in ((COLLECTIVES_FILE, measured), (local_file.name, computing))
+            if not rows
+        ]
+        how = "--measure writes the collectives, --measure-local the local computation"
+        print(f"benchmarks/results has no {' and no '.join(lacks)}: {how}.", file=sys.stderr)
+        return 2
+    points = [point(row) for row in measured]
+    fitted, held_out = (
+        [one for one in points if is_fitted(one) is wanted] for wanted in (True, False)
+    )
+    lines = fit_operations(fitted)
+    write_csv(ERRORS_FILE, found := errors(fitted, held_out, lines))
+    print(markdown(found), end="\n\n")
+    if checks := _whole_steps(lines):
+        print(markdown(checks), end="\n\n")
+    sent = {(text, count): _sent(text, count) for text in AT_SCALE for count in WORKERS}
+    local = {
+        text: fit_local([row for row in computing if row["compressor"] == text])
+        for text in AT_SCALE
+    }
+    rows = steps(sent, RATES, lines, local, options.compute_ms)
+    rows = [row | {"device": computing[0]["device"]} for row in rows]
+    path = write_csv(FILE, [row | {key: about[key] for key in ("commit", "jax")} for row in rows])
+    _show(rows, path)
+    return 0
+
+
+def _show(rows: list[Row], path: Path) -> None:
+    """Prints some of the steps, and draws the plots beside the file."""
+    shown = [
+        row
+        for row in rows
+        if row["workers"] in (8, 64, 1024) and row["gbit"] in ("0.1", "1", "10", "100")
+    ]
+    print(markdown(shown))
+    print(
+        plot_steps(rows, path.with_suffix(".png")),
+        plot_map(rows, path.with_name("scaling_map.png")),
+    )
+
+
+def _whole_steps(lines: dict[str, Any]) -> list[dict[str, str]]:
+    """The model beside the whole steps of network.csv, to which it was not fitted."""
+    rows = []
+    for row in read_csv("network.csv"):
+        if row["framework"] == "jax":
+            sent = _sent(row["method"], int(row["workers"]))
+            expected = communication_ms(sent, bits_per_second(row["rate"]) / 1e9, lines)
+            rows.append(
+                {key: row[key] for key in ("method", "workers", "rate", "communication_ms")}
+            )
+            error = 100 * (expected / float(row["communication_ms"]) - 1)
+            rows[-1] |= {"model ms": f"{expected:.1f}", "error": f"{error:+.0f} %"}
+    return rows
+
+
+@functools.cache
+def _sent(compressor: str, workers: int) -> list[Collective]:
+    """The collectives of a step; tracing takes seconds."""
+    return collectives(averaging(compressor, workers))
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Options, description=__doc__)))

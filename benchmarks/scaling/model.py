@@ -1,0 +1,126 @@
+"""The time of a step with any number of workers.
+
+Computation is given and compression measured; communication comes from the α-β model.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.common.expressions import DENSE
+from benchmarks.common.results import Row
+from benchmarks.scaling.alpha_beta import Line, Point, fit, relative_error
+from jaxcompress import Collective
+
+
+class Local(NamedTuple):
+    """Compression on a worker's own device: ``ms = base_ms + each_ms · workers``."""
+
+    base_ms: float
+    each_ms: float  # per message that is read
+
+    def ms(self, workers: int) -> float:
+        """The time with this number of workers."""
+        return self.base_ms + self.each_ms * workers
+
+
+def fit_local(rows: Sequence[Row]) -> Local:
+    """The line through the measurements; a constant if the line would fall."""
+    workers, ms = ([float(row[key]) for row in rows] for key in ("workers", "ms"))
+    each, base = np.polyfit(workers, ms, 1) if len(set(workers)) > 1 else (0.0, ms[0])
+    return (
+        Local(float(base), float(each)) if each > 0 and base > 0 else Local(float(np.mean(ms)), 0.0)
+    )
+
+
+def fit_operations(points: Sequence[Point]) -> dict[str, Line]:
+    """The α-β model of every operation."""
+    return {
+        name: fit([one for one in points if one.operation == name])
+        for name in {one.operation for one in points}
+    }
+
+
+def communication_ms(
+    collectives: Sequence[Collective], gbit: float, lines: Mapping[str, Line]
+) -> float:
+    """The time of these collectives, one after the other."""
+    points = [
+        Point(one.operation, one.group, one.wire_bytes, gbit)
+        for one in collectives
+        for _ in range(one.count)
+    ]
+    return sum(lines[one.operation].ms(one) for one in points)
+
+
+def steps(
+    sent: Mapping[tuple[str, int], Sequence[Collective]],
+    rates: Sequence[float],
+    lines: Mapping[str, Line],
+    local: Mapping[str, Local],
+    compute_ms: float,
+) -> list[Row]:
+    """One row per compressor, number of workers and rate.
+
+    Nothing overlaps: the parts add up.
+    """
+    rows = []
+    for (compressor, workers), collectives in sent.items():
+        for gbit in rates:
+            communication = communication_ms(collectives, gbit, lines)
+            rows.append(
+                {
+                    "compressor": compressor,
+                    "workers": workers,
+                    "gbit": f"{gbit:g}",
+                    "wire_bytes": sum(one.count * one.wire_bytes for one in collectives),
+                    "compute_ms": compute_ms,
+                    "local_ms": round(local[compressor].ms(workers), 2),
+                    "communication_ms": round(communication, 2),
+                    "step_ms": round(compute_ms + local[compressor].ms(workers) + communication, 2),
+                }
+            )
+    return _beside_dense(rows)
+
+
+def errors(
+    points: Sequence[Point], held_out: Sequence[Point], lines: Mapping[str, Line]
+) -> list[Row]:
+    """The errors of each operation's model, on fitted and on other points."""
+    rows = []
+    for name, line in sorted(lines.items()):
+        fitted, others = (
+            [relative_error(line, one) for one in each if one.operation == name]
+            for each in (points, held_out)
+        )
+        rows.append(
+            {
+                "collective": name,
+                "alpha ms": f"{line.alpha_ms:.3f}",
+                "overhead": f"{line.overhead:.2f}",
+                "handling ns/B": f"{line.handling_ns:.2f}",
+                "fitted to": len(fitted),
+                "error": _percent(fitted),
+                "checked on": len(others),
+                "error there": _percent(others),
+                "worst there": f"{100 * max(others, key=abs):+.0f} %" if others else "",
+            }
+        )
+    return rows
+
+
+def _beside_dense(rows: list[Row]) -> list[Row]:
+    """Adds the speed-up over dense, and the share of the given computation."""
+    dense = {
+        (row["workers"], row["gbit"]): row["step_ms"] for row in rows if row["compressor"] == DENSE
+    }
+    for row in rows:
+        row["times_dense"] = round(dense[row["workers"], row["gbit"]] / row["step_ms"], 3)
+        row["efficiency"] = round(row["compute_ms"] / row["step_ms"], 4)
+    return rows
+
+
+def _percent(found: Sequence[float]) -> str:
+    """The median absolute relative error."""
+    return f"{100 * float(np.median(np.abs(found))):.0f} %" if found else ""

@@ -1,0 +1,94 @@
+"""The computation of one of many workers, on one device: its program without communication.
+
+This is the counterpart of `benchmarks.network.bare_collectives`. Each collective becomes an
+operation of the same shape on the device: a sum becomes the worker's own part, a gather becomes
+copies of it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+
+def without_network(closed: ClosedJaxpr, workers: int) -> Callable[..., list[jax.Array]]:
+    """The program as a function of its flat inputs.
+
+    Args:
+      closed: From ``jax.make_jaxpr(f, axis_env=[("data", workers)])``; collectives are at its top
+        or inside calls.
+      workers: The size of the axis.
+
+    Raises:
+      NotImplementedError: when called, for a collective without a replacement.
+    """
+    return lambda *inputs: _run(closed.jaxpr, closed.consts, inputs, workers)
+
+
+def _run(jaxpr: Jaxpr, constants: Sequence[Any], inputs: Sequence[Any], workers: int) -> list[Any]:
+    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*constants, *inputs], strict=True))
+
+    def read(one):
+        return one.val if isinstance(one, Literal) else values[one]
+
+    for equation in jaxpr.eqns:
+        replaced = _replaced(equation, [read(one) for one in equation.invars], workers)
+        if replaced is None:
+            needed = list(
+                dict.fromkeys(one for one in equation.invars if not isinstance(one, Literal))
+            )
+            alone = jaxpr.replace(
+                constvars=[], invars=needed, outvars=equation.outvars, eqns=[equation]
+            )
+            replaced = jax.core.eval_jaxpr(alone, (), *(values[one] for one in needed))
+        values.update(zip(equation.outvars, replaced, strict=True))
+    return [read(one) for one in jaxpr.outvars]
+
+
+def _replaced(equation: Any, arguments: list[Any], workers: int) -> list[Any] | None:
+    """The results of a replaced equation; None for one without communication."""
+    name = equation.primitive.name
+    if name == "axis_index":
+        return [_unknown(jnp.int32(0))]
+    if replace := _REPLACEMENTS.get(name.removesuffix("_invariant")):
+        return [_unknown(replace(x, equation.params, workers)) for x in arguments]
+    if isinstance(inner := equation.params.get("jaxpr"), ClosedJaxpr) and name in (
+        "jit",
+        "pjit",
+        "closed_call",
+    ):
+        return _run(inner.jaxpr, inner.consts, arguments, workers)
+    return None
+
+
+def _unknown(x: jax.Array) -> jax.Array:
+    """The same numbers, opaque to the compiler.
+
+    Otherwise it could read one copy in place of all.
+    """
+    return lax.optimization_barrier(x)
+
+
+def _gather(x: jax.Array, params: dict[str, Any], workers: int) -> jax.Array:
+    if params["tiled"]:
+        raise NotImplementedError("a tiled all_gather has no replacement here.")
+    return jnp.repeat(
+        jnp.expand_dims(x, params["all_gather_dimension"]), workers, params["all_gather_dimension"]
+    )
+
+
+def _exchange(x: jax.Array, params: dict[str, Any], workers: int) -> jax.Array:
+    if params["split_axis"] != params["concat_axis"]:
+        raise NotImplementedError("an all_to_all between two axes has no replacement here.")
+    return x
+
+
+_REPLACEMENTS: dict[str, Callable[[jax.Array, dict[str, Any], int], jax.Array]] = {
+    "psum": lambda x, params, workers: x,
+    "pmax": lambda x, params, workers: x,
+    "all_gather": _gather,
+    "all_to_all": _exchange,
+}

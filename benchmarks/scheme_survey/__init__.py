@@ -1,0 +1,1 @@
+"""Does training with every scheme learn, and how much does each send?"""

@@ -1,0 +1,70 @@
+"""The table of training runs: one line per config and compressor, over all its seeds."""
+
+from collections.abc import Iterable
+
+from benchmarks.common.pages import spread
+from benchmarks.common.results import Row
+
+
+def groups(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows of each config and compressor, one per seed, in the order of the file."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row["config"], row["compressor"]), []).append(row)
+    return list(found.values())
+
+
+def table(rows: Iterable[Row]) -> list[Row]:
+    """The README's columns."""
+    return [
+        {
+            "run": f"`{first['config'].removeprefix('configs/')}`",
+            "compressor": f"`{first['compressor']}`",
+            "workers": first["workers"],
+            "test accuracy": spread([100 * float(one["test_accuracy"]) for one in group], 2) + " %",
+            "perplexity": spread([float(one["test_perplexity"]) for one in group], 2)
+            if _is_text(first)
+            else "",
+            "bytes sent per worker and step": _sent(first),
+            "times fewer": f"{int(first['dense_bytes_per_step']) / final_bytes(first):.1f}",
+            "steps": f"{int(first['steps']):,}",
+            "seconds": spread([float(one["seconds"]) for one in group], 0),
+        }
+        for group in groups(rows)
+        for first in group[:1]
+    ]
+
+
+def _is_text(row: Row) -> bool:
+    """Whether it is a language model, for which accuracy says little."""
+    return row["group"] in ("lstm", "transformer")
+
+
+def final_bytes(row: Row) -> int:
+    """Bytes of a step at the end of the run.
+
+    Rows of earlier versions have one number for all steps.
+    """
+    return int(row.get("final_bytes_per_step") or row["bytes_per_step"])
+
+
+def _sent(row: Row) -> str:
+    """Bytes of a step at the end.
+
+    For a switch, also those of the choice that sends the most.
+    """
+    most = (
+        ""
+        if final_bytes(row) == int(row["bytes_per_step"])
+        else f" (at most {int(row['bytes_per_step']):,})"
+    )
+    return f"{final_bytes(row):,}{most}"
+
+
+def seeds(rows: Iterable[Row]) -> str:
+    """The number of seeds, for the text below the table."""
+    counts = sorted({len(group) for group in groups(rows)})
+    if counts == [1]:
+        return "One seed"
+    number = f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    return f"Mean ± standard deviation over {number}"

@@ -1,0 +1,1 @@
+"""Functions that build whole families of compressors: from entries, rows or linear maps."""

@@ -1,0 +1,49 @@
+"""A momentum before the average and another one after it would multiply: the check against that."""
+
+from typing import Any
+
+from jaxcompress.feedback.momentum_correction import MomentumCorrectionState
+from jaxcompress.transform import CompressState
+
+# What Optax's optimizers call a momentum in their state.
+MOMENTUM_FIELDS = ("trace", "mu", "momentum", "ema", "m", "m1", "exp_avg")
+
+
+def check_one_momentum(state: Any) -> None:
+    """ValueError if an optimizer's state has a momentum of its own beside that of
+    `momentum_correction`.
+
+    The groups of an ``optax.partition`` are optimizers by themselves, each together with what
+    stands around them.
+    """
+    for nodes in _chains(state):
+        second = [(node, name) for node in nodes for name in MOMENTUM_FIELDS if hasattr(node, name)]
+        if second and any(isinstance(node, MomentumCorrectionState) for node in nodes):
+            node, name = second[0]
+            raise ValueError(
+                "momentum_correction has a momentum before the average, and"
+                f" {type(node).__name__}.{name} is another one after it: the two would multiply."
+                " After compress use an optimizer without, as optax.sgd(learning_rate); before"
+                " adam, use error_feedback instead of momentum_correction."
+            )
+
+
+def _chains(state: Any) -> list[list[Any]]:
+    """The named tuples that an update passes through: one list, or one for each group of the
+    partitions in it.
+    """
+    if isinstance(state, CompressState):
+        # Its `dense` state is the same momentum, for the arrays that travel dense.
+        return _chains(state.inner)
+    if hasattr(state, "inner_states"):
+        return [chain for group in state.inner_states.values() for chain in _chains(group)] or [[]]
+    chains = [[state] if hasattr(state, "_fields") else []]
+    for part in (
+        state.values()
+        if isinstance(state, dict)
+        else state
+        if isinstance(state, tuple | list)
+        else ()
+    ):
+        chains = [before + after for before in chains for after in _chains(part)]
+    return chains

@@ -1,0 +1,107 @@
+"""Checks of constructors' arguments, and their error messages."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from jaxcompress.base import Compressor
+
+
+def shown(value: Any) -> str:
+    """`value` for an error message; for a traced value, why it cannot be an argument here."""
+    if isinstance(value, Tracer):
+        return (
+            "a traced value, but arguments of compressors are fixed when a step is compiled: keep"
+            " it out of jit and optax.inject_hyperparams"
+        )
+    array = isinstance(value, jax.Array | np.generic | np.ndarray)
+    return f"{value!r}, an array: give a Python number" if array else repr(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is an int or a float, and no bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_integer(
+    name: str, value: Any, least: int, meaning: str = "", most: int | None = None
+) -> None:
+    """ValueError unless `value`, an argument of this name and meaning, is an integer in range."""
+    integer = isinstance(value, int) and not isinstance(value, bool)
+    if not integer or value < least or (most is not None and value > most):
+        what = f"{meaning}, " if meaning else ""
+        bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name} is {what}an integer {bounds}; got {shown(value)}.")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """ValueError unless `value`, an argument of this name, is a bool."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is True or False; got {shown(value)}.")
+
+
+def check_fraction(name: str, value: Any, meaning: str) -> None:
+    """ValueError unless `value`, an argument of this name and meaning, is a number in (0, 1]."""
+    if not is_number(value) or not 0 < value <= 1:
+        raise ValueError(f"{name} is {meaning}, in (0, 1]; got {shown(value)}.")
+
+
+def check_momentum(momentum: Any) -> None:
+    """ValueError unless `momentum` is a number in [0, 1)."""
+    if not is_number(momentum) or not 0 <= momentum < 1:
+        raise ValueError(
+            f"momentum is how much of the velocity is kept, in [0, 1); got {shown(momentum)}."
+        )
+
+
+def check_weight_decay(value: Any, mask: Any = None) -> None:
+    """ValueError unless `value` is finite and at least 0, and `mask` can select parameters."""
+    if not is_number(value) or not 0 <= value < float("inf"):
+        raise ValueError(
+            "weight_decay is a factor of the parameters, at least 0 and finite; got"
+            f" {shown(value)}."
+        )
+    if isinstance(mask, str):
+        raise ValueError(
+            "mask is a tree of bools, or a function of the parameters that returns one; got"
+            f" {mask!r}."
+        )
+
+
+def check_stateless(outer: str, inner: Any) -> None:
+    """ValueError in the name of `outer` unless `inner` is a compressor without a memory.
+
+    A memory inside would hold images or differences instead of updates, or hold the residual twice.
+    """
+    if not isinstance(inner, Compressor):
+        hint = "; call it, with its arguments" if callable(inner) else ""
+        raise ValueError(f"{outer} takes a compressor, such as top_k(0.01); got {inner!r}{hint}.")
+    if inner.has_memory:
+        raise ValueError(
+            f"{outer} takes a compressor without a memory; got {inner!r}. Put one memory outside,"
+            f" as in error_feedback({'…' if outer in MEMORIES else f'{outer}(…)'})."
+        )
+
+
+MEMORIES = ("error_feedback", "momentum_correction", "ef21", "ef21_sgdm", "control_variate")
+
+
+def check_contracts(outer: str, inner: Compressor) -> None:
+    """ValueError in the name of `outer` if the noise of `inner` would make its memory diverge."""
+    if not inner.contracts:
+        raise ValueError(
+            f"{outer} is unstable around {inner!r}, whose error is as large as the update. Use"
+            f" control_variate({inner!r}, 0.1), or a compressor that contracts, such as int4() or"
+            " top_k(0.01)."
+        )
+
+
+def check_sparsifies(outer: str, inner: Compressor) -> None:
+    """ValueError in the name of `outer` if `inner` sends a part of every entry."""
+    if not inner.sparsifies:
+        raise ValueError(
+            f"{outer} with masking resets the velocity of every entry sent, and {inner!r} sends a"
+            f" part of all: no momentum would be left. Write {outer}({inner!r}, masking=False)."
+        )

@@ -1,0 +1,131 @@
+"""Groups of entries that share a scale, levels between minus and plus that scale, and rounding."""
+
+from statistics import NormalDist
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Float32, Inexact, UInt32
+
+from jaxcompress.ops.argument_checks import check_integer
+from jaxcompress.ops.bitpacking import as_unsigned, pack, unpack
+
+Axis = int | tuple[int, ...] | None
+
+
+def max_magnitude(x: Inexact[Array, "..."], axis: Axis = None, keepdims: bool = False) -> jax.Array:
+    """``max |x|``: 0 for no entries, infinite if an entry is infinite or NaN.
+
+    A plain maximum can lose NaN: on CPUs XLA drops it in maxima over about 4,096 entries or more
+    (jax 0.10 to 0.12). It is one reduction, into which XLA can fuse the computation of `x`. A
+    second reduction would keep `x` in memory.
+    """
+    magnitude = jnp.where(jnp.isnan(x), jnp.inf, jnp.abs(x))
+    return jnp.max(magnitude, axis=axis, keepdims=keepdims, initial=0)
+
+
+def is_finite(x: Inexact[Array, "..."]) -> Bool[Array, ""]:
+    """Whether all entries are finite, in one pass over memory.
+
+    0 times an infinite or NaN entry is NaN, and no sum loses that. It sums over the first axes
+    first, since CPUs do not vectorise a sum along the last one.
+    """
+    rows = x.reshape(-1, max(1, x.shape[-1] if x.ndim > 1 else x.size))
+    return jnp.sum(jnp.sum(rows * 0, axis=0)) == 0
+
+
+# XLA divides by multiplying with the reciprocal, which is flushed to zero beyond 2^126.
+LARGEST = 2.0**126
+
+
+def in_groups(x: jax.Array, group: int) -> Float[Array, "groups group"]:
+    """`x` flattened into rows of `group` entries, padded with zeros; a smaller array is one row."""
+    group = max(1, min(group, x.size))
+    return jnp.pad(x.ravel(), (0, -x.size % group)).reshape(-1, group)
+
+
+def absmax(groups: Float32[Array, "groups group"]) -> Float32[Array, "groups 1"]:
+    """The largest magnitude of each group; infinite if an entry of it is not finite."""
+    return max_magnitude(groups, axis=1, keepdims=True)
+
+
+def group_norms(groups: Float32[Array, "groups group"]) -> Float32[Array, "groups 1"]:
+    """The 2-norm of each group, without overflow or underflow of the squares."""
+    largest = absmax(groups)
+    unit = groups / jnp.where(largest == 0, 1.0, largest)
+    return largest * jnp.sqrt(jnp.sum(unit**2, axis=1, keepdims=True))
+
+
+def safe_scale(scale: Float32[Array, "groups 1"], steps: int | float) -> Float32[Array, "groups 1"]:
+    """Scales for `steps` levels: 0 if a level would be below the normal range, at most `LARGEST`.
+
+    A group with an infinite or NaN entry has scale NaN: no level represents an infinite entry, and
+    its sign would be lost.
+    """
+    # Devices flush levels below the normal range to zero.
+    scale = jnp.where(scale < steps * jnp.finfo(jnp.float32).tiny, 0.0, scale)
+    return jnp.where(jnp.isfinite(scale), jnp.minimum(scale, LARGEST), jnp.nan)
+
+
+def scaled(
+    groups: Float32[Array, "groups group"], scale: Float32[Array, "groups 1"]
+) -> Float32[Array, "groups group"]:
+    """Every entry as a fraction of its group's scale, from -1 to 1; zeros where the scale is 0."""
+    share = groups / jnp.where(scale == 0, 1.0, scale)
+    return jnp.where(scale == 0, 0.0, jnp.clip(share, -1.0, 1.0))
+
+
+def check_group(group: int) -> None:
+    """ValueError unless `group` is a number of entries."""
+    check_integer("group", group, 1, "the number of entries that share a scale")
+
+
+def steps_of(bits: int) -> int:
+    """The number of levels on one side of zero for integers of `bits` bits: 127 for 8."""
+    return 2 ** (bits - 1) - 1
+
+
+def pack_levels(
+    levels: Float32[Array, "groups group"], size: int, bits: int
+) -> UInt32[Array, " words"]:
+    """Packs the first `size` of these integers from ``-s`` to ``s``, as unsigned integers."""
+    return pack(as_unsigned(levels.ravel()[:size] + steps_of(bits)), bits)
+
+
+def from_levels(
+    words: UInt32[Array, " words"],
+    scale: Float32[Array, " groups"],
+    like: Any,
+    bits: int,
+    group: int,
+) -> jax.Array:
+    """``level * scale / s``, in the shape and dtype of `like`."""
+    levels = unpack(words, bits, like.size).astype(jnp.float32) - steps_of(bits)
+    value = in_groups(levels, group) * (scale[:, None] / steps_of(bits))
+    return value.ravel()[: like.size].reshape(like.shape).astype(like.dtype)
+
+
+def stochastic_round(key: jax.Array, x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Rounds to one of the two nearest integers with ``E[round(x)] == x``; integers are exact."""
+    low = jnp.floor(x)
+    # Not floor(x + uniform): rounding the sum would raise large integers to the next one.
+    return low + (jax.random.uniform(key, x.shape) < x - low).astype(x.dtype)
+
+
+def typical_absmax(group: int) -> float:
+    """The median of ``max |x|`` over `group` normal entries, in standard deviations."""
+    return NormalDist().inv_cdf((1 + 0.5 ** (1 / group)) / 2)
+
+
+def noise_contracts(step: float) -> bool:
+    """Whether rounding normal entries at random to multiples of `step` has a variance below 1/2.
+
+    ``E (round(x) - x)^2 = step^2 f (1 - f)`` with the fractional part f of ``x / step``. Inside
+    error feedback, noise as large as the update would grow from step to step.
+    """
+    x = np.linspace(-6, 6, 2001)
+    density = np.exp(-(x**2) / 2)
+    fraction = x / step % 1
+    noise = np.average(step**2 * fraction * (1 - fraction), weights=density)
+    return bool(noise < 0.5)

@@ -1,0 +1,112 @@
+"""Selects the largest entries of long rows by counting how many reach a magnitude.
+
+Without its sign, a float32 orders like the integer of its bits, so the k-th largest magnitude is a
+number of 31 bits. One pass over memory counts the entries at seven probes, and leaves an eighth of
+the range. That takes eleven passes, and fewer once a count is exactly k. If entries tie with the
+k-th, the same search over indices keeps the first of them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int32
+
+WAYS = 8  # parts into which a pass cuts the range; with more, the processor limits, not memory
+BLOCK = 1024  # entries that are counted together
+NAN = 0x7F800001  # the key of every NaN, one above the bits of infinity
+
+
+class _Range(NamedTuple):
+    """The range that contains the result of the search, row by row."""
+
+    low: jax.Array  # at least `kept` entries reach it
+    high: jax.Array  # fewer do
+    count: jax.Array  # how many reach `low`
+
+
+def largest_mask(rows: Float[Array, "rows length"], kept: int) -> Bool[Array, "rows length"]:
+    """True at the `kept` entries of each row largest in magnitude; the first of equal ones."""
+    length = rows.shape[1]
+    zero = jnp.zeros_like(rows[:, 0], jnp.int32)
+
+    def at_least(rows, key):
+        return magnitude_keys(rows) >= key[:, None]
+
+    threshold, _, count = _search(at_least, rows, _Range(zero, zero + NAN + 1, zero + length), kept)
+
+    def without_last(rows, dropped):
+        keys, index = magnitude_keys(rows), lax.broadcasted_iota(jnp.int32, rows.shape, 1)
+        tie = (keys == threshold[:, None]) & (index < length - dropped[:, None])
+        return (keys > threshold[:, None]) | tie
+
+    # If `count` equals `kept` there are no ties to drop, and the second search makes no pass.
+    return without_last(
+        rows, _search(without_last, rows, _Range(zero, zero + length, count), kept).low
+    )
+
+
+def _search(mask: Callable[..., jax.Array], rows: jax.Array, start: _Range, kept: int) -> _Range:
+    """In each row, the largest number in the range whose mask is true at least `kept` times.
+
+    A number whose mask is true exactly `kept` times ends the search.
+    """
+
+    def unfinished(now):
+        return jnp.any((now.high - now.low > 1) & (now.count != kept))
+
+    def narrow(now):
+        # Without the barrier, XLA hoists what does not depend on the probes out of the loop, into
+        # arrays as long as the rows that every pass would read.
+        own, low = lax.optimization_barrier((rows, now.low))
+        width, steps = now.high - low, jnp.arange(1, WAYS, dtype=jnp.int32)[:, None]
+        probes = low + width // WAYS * steps + width % WAYS * steps // WAYS
+        counts = jnp.stack(counts_of([mask(own, probe) for probe in probes]))
+        enough = counts >= kept
+        # Larger numbers are reached by fewer entries.
+        return _Range(
+            low=jnp.max(jnp.where(enough, probes, low), axis=0),
+            high=jnp.min(jnp.where(enough, now.high, probes), axis=0),
+            count=jnp.min(jnp.where(enough, counts, now.count), axis=0),
+        )
+
+    return lax.while_loop(unfinished, narrow, start)
+
+
+def magnitude_keys(rows: Float[Array, "rows length"]) -> Int32[Array, "rows length"]:
+    """Integers that order like magnitudes, also for denormals, which floats may compare as zero."""
+    return jnp.minimum(
+        lax.bitcast_convert_type(rows.astype(jnp.float32), jnp.int32) & 0x7FFFFFFF, NAN
+    )
+
+
+def counts_of(masks: Sequence[jax.Array]) -> list[jax.Array]:
+    """How often each mask is true in each row, in one pass over their inputs."""
+    zeros = (np.int32(0),) * len(masks)
+    totals: list[Any] = [0] * len(masks)
+    for parts in zip(*(blocks(mask.astype(jnp.int32), BLOCK) for mask in masks), strict=True):
+        # One reduction of several operands is one loop on every backend. With a sum per mask, XLA
+        # writes the masks to memory.
+        sums = lax.reduce(
+            parts, zeros, lambda x, y: tuple(a + b for a, b in zip(x, y, strict=True)), (2,)
+        )
+        totals = [
+            total + jnp.sum(each, axis=1, dtype=jnp.int32)
+            for total, each in zip(totals, sums, strict=True)
+        ]
+    return totals
+
+
+def blocks(rows: jax.Array, length: int) -> Iterator[jax.Array]:
+    """Rows cut into blocks, (rows, blocks, length), then a shorter last one, (rows, 1, …).
+
+    Padding the last block would be shorter to write, but would copy all others.
+    """
+    count, whole = rows.shape[1] // length, rows.shape[1] // length * length
+    if count:
+        yield rows[:, :whole].reshape(rows.shape[0], count, length)
+    if whole < rows.shape[1]:
+        yield rows[:, None, whole:]

@@ -1,0 +1,32 @@
+"""Reads the error memories of a state outside a step."""
+
+from typing import Any
+
+import jax
+
+from jaxcompress.distributed.offload import to_device
+from jaxcompress.feedback.memories import held_memories, memory_inside
+
+
+def error_memory(state: Any, like: Any) -> Any:
+    """The sum of the error memories in `state`, shaped like `like`; zeros if there is none.
+
+    Outside a step memories have a first axis of workers, and so must `like`.
+
+    Raises:
+      ValueError: if a memory has that axis and `like` does not.
+    """
+    state = to_device(state)
+    for errors in held_memories(state, like):
+        pairs = [
+            (x.shape, one.shape)
+            for x, one in zip(jax.tree.leaves(errors), jax.tree.leaves(like), strict=True)
+        ]
+        if any(found[1:] == wanted and len(found) > len(wanted) for found, wanted in pairs):
+            raise ValueError(
+                "these memories have a first axis of workers, as outside a step, and the tree that"
+                " tells their shapes has not: give it one, as in jax.tree.map(lambda x:"
+                " jnp.zeros((workers, *x.shape)), params), or take squeeze_worker_axis of the state"
+                " inside a step."
+            )
+    return memory_inside(state, like)

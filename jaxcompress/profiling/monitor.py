@@ -1,0 +1,105 @@
+"""Measures how much of the updates survives compression."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxcompress._compat import vary
+from jaxcompress.base import Compressor, PerWorker, parseable
+from jaxcompress.distributed.offload import to_device
+from jaxcompress.feedback.memories import memory_inside
+
+
+class Energies(NamedTuple):
+    """One worker's squared norms in one step: float32 scalars, additive over groups of arrays."""
+
+    carried: jax.Array  # |c|^2, where c = update + memory
+    lost: jax.Array  # |residual + memory after the step|^2
+    sent: jax.Array  # |c - residual - memory after the step|^2
+    memory: jax.Array  # |memory|^2 after the step
+
+
+class MonitorState(NamedTuple):
+    """The measurements of the last step, and the state of `inner`."""
+
+    energies: PerWorker  # Energies
+    inner: Any
+
+
+@parseable
+def monitor(inner: Compressor) -> Compressor:
+    """Measures the compression error of `inner` in every step, and changes nothing.
+
+    ``compression_error = |lost|^2 / |c|^2`` and ``kept_energy = |c - lost|^2 / |c|^2``. Here ``c``
+    is the update plus the error memory before the step, and ``lost`` is the residual plus the error
+    memory after it. A step of zeros has error 0 and kept energy 1. Only compressed arrays count.
+    Around a `switch` of several memories, the unused ones count too: put one memory around the
+    `switch` instead.
+
+    How it travels: as `inner`. Each worker measures its own values and sends nothing. Read them
+    with `monitor_metrics`.
+
+    Args:
+      inner: What is measured; memories go inside: ``monitor(error_feedback(top_k(0.01)))``.
+
+    Returns:
+      A `Compressor` with the results of `inner`.
+
+    Example:
+      >>> from jaxcompress.compressors.sparsifiers.top_k import top_k
+      >>> monitor(top_k(0.01))
+      monitor(top_k(0.01))
+    """
+    if not isinstance(inner, Compressor):
+        raise ValueError(
+            f"monitor takes a compressor, such as error_feedback(top_k(0.01)); got {inner!r}."
+        )
+
+    def init(key, params):
+        nothing = Energies(*(jnp.float32(0) for _ in Energies._fields))
+        return MonitorState(PerWorker(nothing), inner.init(key, params))
+
+    def reduce(key, updates, state, axis_name):
+        carried = jax.tree.map(jnp.add, updates, memory_inside(state.inner, updates))
+        reduced, inner_state = inner.reduce(key, updates, state.inner, axis_name)
+        memory = memory_inside(inner_state, updates)
+        lost = jax.tree.map(jnp.add, reduced.residual, memory)
+        energies = Energies(
+            carried=_energy(carried),
+            lost=_energy(lost),
+            sent=_energy(jax.tree.map(jnp.subtract, carried, lost)),
+            memory=_energy(memory),
+        )
+        # Without arrays they are constants, whose type would differ inside a scan or a switch.
+        return reduced, MonitorState(PerWorker(vary(energies, axis_name)), inner_state)
+
+    return inner._replace(init=init, reduce=reduce, codec=None)
+
+
+def monitor_metrics(state: Any) -> dict[str, jax.Array]:
+    """The measurements in an optimizer's state, one entry per worker; empty without a `monitor`.
+
+    The squared norms of several monitors, such as one per bucket of `compress`, are added, since
+    they measure one update. A `monitor` inside another is ignored.
+
+    Returns:
+      ``compression_error``, ``kept_energy`` and ``error_norm``; outside a step each of shape
+      ``(workers,)``.
+    """
+    nodes = jax.tree.leaves(to_device(state), is_leaf=lambda node: isinstance(node, MonitorState))
+    found = [node.energies.value for node in nodes if isinstance(node, MonitorState)]
+    if not found:
+        return {}
+    total = jax.tree.map(lambda *parts: sum(parts[1:], parts[0]), *found)
+    return {
+        "compression_error": jnp.where(total.carried == 0, 0.0, total.lost / total.carried),
+        "kept_energy": jnp.where(total.carried == 0, 1.0, total.sent / total.carried),
+        "error_norm": jnp.sqrt(total.memory),
+    }
+
+
+def _energy(tree: Any) -> jax.Array:
+    """|tree|^2 in float32."""
+    squares = [jnp.sum(jnp.square(x.astype(jnp.float32))) for x in jax.tree.leaves(tree)]
+    return sum(squares, jnp.float32(0))

@@ -1,0 +1,58 @@
+"""The table beside dense, and growth with the workers."""
+
+from benchmarks.compiled.table import growth, table
+
+
+def row(compressor, workers, sent, temp="2.00", buckets="", flags="default"):
+    return {
+        **{
+            "platform": "cpu",
+            "workers": str(workers),
+            "compressor": compressor,
+            "buckets": buckets,
+            "flags": flags,
+        },
+        **{
+            "requested_bytes": str(sent),
+            "wire_bytes": str(sent),
+            "collectives": "1",
+            "temp_copies": temp,
+        },
+        **{"overlapping": "", "early": "", "backward_between": ""},
+    }
+
+
+def test_each_row_is_compared_with_dense_on_the_same_workers():
+    rows = [
+        row("dense()", 8, 1000),
+        row("sign()", 8, 100, "3.50"),
+        row("dense()", 64, 2000),
+        row("sign()", 64, 400),
+    ]
+    assert [one["times_dense"] for one in table(rows)] == ["1.0", "10.0", "1.0", "5.0"]
+    assert table(rows)[1]["more_than_dense"] == "1.50"
+
+
+def test_rows_are_not_compared_with_dense_in_buckets():
+    assert table([row("dense()", 8, 1, buckets="4"), row("sign()", 8, 1)])[1]["times_dense"] == ""
+
+
+def test_growth_is_from_8_workers_to_the_most():
+    rows = [row("dense()", 8, 100), row("dense()", 64, 150)]
+    rows += [
+        row("sign()", 2, 10),
+        row("sign()", 8, 70),
+        row("sign()", 64, 630),
+        row("power_sgd(2)", 8, 100),
+    ]
+    dense, sign = growth(rows)
+    assert (dense["workers"], dense["times_bytes"], dense["of_dense"]) == (
+        "8 to 64",
+        "1.500",
+        "1.000",
+    )
+    assert (sign["times_requested"], sign["times_bytes"], sign["of_dense"]) == (
+        "9.000",
+        "9.000",
+        "6.000",
+    )

@@ -1,0 +1,87 @@
+"""One process per host; here all hosts are this machine."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.hosts.host_processes import HostProcesses
+from benchmarks.hosts.namespaces import Network
+
+WORKER = """
+import json, os, sys
+rank, workers, address, argument = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+print("[Gloo] is connected")
+cores = sorted(os.sched_getaffinity(0))
+told = {"rank": rank, "workers": workers, "address": address, "cores": cores}
+print(json.dumps(told), flush=True)
+for line in sys.stdin:
+    request = json.loads(line)
+    if argument == "broken" and rank == 1:
+        sys.exit("worker 1 is broken")
+    if argument == "killed" and rank == 1:
+        os.kill(os.getpid(), 9)
+    begins = [10.0 + rank + 5 * step for step in range(request["repeats"])]
+    sent = {"sent_bytes": 10_000 * rank, "sent_packets": 8}
+    ends = [begin + 2 for begin in begins]
+    answer = {"begins": begins, "ends": ends, "result": {"rank": rank}, **sent}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+class Here(Network):
+    """Hosts that are this machine."""
+
+    def command(self, host, command):
+        """The command itself."""
+        del host
+        return list(command)
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """Starts the stand-in on two hosts."""
+    Path(tmp_path, "stand_in.py").write_text(WORKER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return lambda argument: HostProcesses(
+        Here(("a", "b"), "switch"), sys.executable, "stand_in", argument
+    )
+
+
+def test_a_step_lasts_from_the_first_begin_to_the_last_end(start):
+    with start("whole") as processes:
+        assert processes.ready()["rank"] == 0
+        measured = processes.measure("step", warm_up=1, repeats=4)
+    assert measured.ms == [3000.0] * 4
+    assert measured.result == {"rank": 0}
+    # No bytes of one worker and 10,000 of the other, in four steps; eight packets of each.
+    assert (measured.sent_bytes, measured.sent_packets, measured.payload_bytes) == (
+        1250,
+        2,
+        1250 - 2 * 66,
+    )
+
+
+def test_every_worker_has_as_many_cores(start):
+    with start("whole") as processes:
+        ready = processes.ready()
+    assert (ready["workers"], ready["address"]) == (2, "10.0.0.1")
+    assert len(ready["cores"]) == max(1, len(os.sched_getaffinity(0)) // 2)
+
+
+def test_if_one_worker_ends_all_are_ended_and_its_error_is_shown(start):
+    with start("broken") as processes:
+        processes.ready()
+        with pytest.raises(RuntimeError, match="worker 1 exited with code 1: worker 1 is broken"):
+            processes.measure("step", warm_up=0, repeats=1)
+
+
+def test_a_killed_worker_is_reported_as_out_of_memory(start):
+    with start("killed") as processes:
+        processes.ready()
+        with pytest.raises(
+            RuntimeError,
+            match="worker 1 exited with code -9, possibly out of memory",
+        ):
+            processes.measure("step", warm_up=0, repeats=1)

@@ -1,0 +1,72 @@
+"""What the command needs, and what it skips."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.common import results
+from benchmarks.hosts.host_processes import Measured
+from benchmarks.network import __main__ as network
+from benchmarks.network.__main__ import Options, main, runnable
+from benchmarks.network.methods import Method, chosen
+from benchmarks.network.table import row
+
+
+def test_without_root_it_says_what_it_needs(monkeypatch, capsys):
+    monkeypatch.setattr(network, "missing", lambda: ["root"])
+    assert main(Options()) == 2
+    assert capsys.readouterr().err == "benchmarks.network needs root.\n"
+
+
+def test_without_hosts_the_table_is_made_from_the_file(monkeypatch, capsys):
+    found = dict.fromkeys(("step", "bare"), Measured([12.0], 1_010_000, 100))
+    about = {"version": "jax 1", "python": "3", "requested_bytes": 1_000_000}
+    rows = [row(Method("jax", "dense()"), 2, "1gbit", found, about) | {"machine": "a machine"}]
+    written = {}
+    monkeypatch.setattr(network, "missing", lambda: ["root"])
+    monkeypatch.setattr(results, "read_csv", lambda name: rows)
+    monkeypatch.setattr(network, "plot", lambda rows, path: written.update(plot=path))
+    monkeypatch.setattr(
+        network, "write_readme", lambda script, text: written.update({script: text})
+    )
+    assert main(Options(workers=())) == 0
+    assert (
+        "| `dense()` |" in written["network"]
+        and "a machine" in written["network"]
+        and written["plot"]
+    )
+    assert "dense()" in capsys.readouterr().out
+
+
+def test_without_torch_its_rows_are_skipped_with_a_message(capsys):
+    assert runnable(Options(only=("jax", "DDP, dense"))) == chosen(["jax"])
+    assert "--torch-python" in capsys.readouterr().err
+
+
+def test_a_python_without_torch_is_reported(tmp_path, monkeypatch, capsys):
+    Path(tmp_path, "torch.py").write_text("raise ImportError('no torch here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert runnable(Options(torch_python=Path(sys.executable))) == chosen(["jax"])
+    assert "cannot import it" in capsys.readouterr().err
+
+
+def test_an_environment_with_torch_runs_all(tmp_path, monkeypatch, capsys):
+    Path(tmp_path, "torch.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert runnable(Options(torch_python=Path(sys.executable))) == chosen([])
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rate": ("fast",)}, "a rate is a number"),
+        ({"workers": (1,)}, "workers must be 2 to 250"),
+        ({"repeats": 0}, "repeats at least 1"),
+        ({"only": ("nothing",)}, "no method contains"),
+    ],
+)
+def test_invalid_options_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Options(**arguments)

@@ -1,0 +1,116 @@
+"""Rows of the file: their columns, how they merge, and their order."""
+
+import pytest
+
+from benchmarks.common import results
+from benchmarks.hosts.host_processes import Measured
+from benchmarks.network.methods import Method
+from benchmarks.network.table import RESULTS, beside_dense, headline, row, shown
+
+ABOUT = {"version": "jax 1", "python": "3", "requested_bytes": 900_000, "compiled_bytes": 1_000_000}
+SENT = (1_010_000, 100)
+FOUND = {"step": Measured([12.0, 10.0, 20.0], *SENT), "bare": Measured([9.0, 8.0, 9.5], *SENT)}
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+
+
+def merged(earlier, new):
+    """What the file holds after `new`, where it held `earlier`."""
+    results.write_csv(RESULTS.name, earlier)
+    return beside_dense(RESULTS.merged(new))
+
+
+def made(method="dense()", framework="jax", workers=2, rate="1gbit", step_ms=10.0):
+    found = FOUND | {"step": Measured([step_ms], *SENT)}
+    return row(Method(framework, method), workers, rate, found, ABOUT)
+
+
+def test_a_row_holds_median_spread_and_ratios():
+    one = row(Method("jax", "dense()"), 2, "1gbit", FOUND, ABOUT)
+    assert (one["step_ms"], one["min_ms"], one["max_ms"]) == ("12.0", "10.0", "20.0")
+    assert one["communication_ms"] == "9.0"
+    assert (one["interface_bytes"], one["payload_bytes"], one["payload_ratio"]) == (
+        "1010000",
+        "1003400",
+        "1.003",
+    )
+    # 1.01 MB at 125 MB/s
+    assert (one["floor_ms"], one["times_floor"]) == ("8.1", "1.49")
+
+
+def test_without_compiled_bytes_the_payload_is_compared_with_requested_bytes():
+    about = {key: value for key, value in ABOUT.items() if key != "compiled_bytes"}
+    assert row(Method("torch", "DDP, dense"), 2, "1gbit", FOUND, about)["payload_ratio"] == "1.115"
+
+
+def test_a_new_row_takes_the_place_of_the_same_method_hosts_and_rate():
+    rows = merged([made(step_ms=10), made(workers=4)], [made(step_ms=20)])
+    assert [(each["workers"], each["step_ms"]) for each in rows] == [(2, "20.0"), ("4", "10.0")]
+
+
+def test_each_framework_is_compared_with_its_own_dense_average():
+    rows = merged(
+        [made(step_ms=10), made("DDP, dense", "torch", step_ms=30)],
+        [made("DDP, fp16 hook", "torch")],
+    )
+    assert [each["times_dense"] for each in rows] == ["1.00", "1.00", "3.00"]
+
+
+def test_without_a_dense_row_there_is_no_comparison():
+    assert merged([], [made("error_feedback(sign())")])[0]["times_dense"] == ""
+
+
+def test_rates_are_ordered_as_numbers_and_unknown_methods_last():
+    rows = merged(
+        [made("gone()"), made(rate="10gbit"), made(rate="100mbit"), made("error_feedback(sign())")],
+        [made()],
+    )
+    assert [(each["rate"], each["method"]) for each in rows] == [
+        ("100mbit", "dense()"),
+        ("1gbit", "dense()"),
+        ("1gbit", "error_feedback(sign())"),
+        ("1gbit", "gone()"),
+        ("10gbit", "dense()"),
+    ]
+
+
+def test_every_row_is_shown():
+    assert [each["method"] for each in shown(merged([made()], [made("DDP, dense", "torch")]))] == [
+        "`dense()`",
+        "DDP, dense",
+    ]
+
+
+def test_the_headline_has_a_line_for_each_method_and_a_column_for_each_rate():
+    slow, fast = made(rate="100mbit", step_ms=100.0), made(step_ms=10.0)
+    sign = made("error_feedback(sign())", rate="100mbit", step_ms=20.0)
+    lines = headline(
+        merged([slow, fast, sign], [made(workers=4), made("DDP, dense", "torch", step_ms=12.0)])
+    )
+    assert lines == [
+        {
+            "average by": "`dense()`",
+            "MB sent": "1.00",
+            "ms at 100 Mbit/s": "100.0 (1.00×)",
+            "ms at 1 Gbit/s": "10.0 (1.00×)",
+        },
+        {
+            "average by": "`error_feedback(sign())`",
+            "MB sent": "1.00",
+            "ms at 100 Mbit/s": "20.0 (5.00×)",
+            "ms at 1 Gbit/s": "",
+        },
+        {
+            "average by": "PyTorch: DDP, dense",
+            "MB sent": "1.00",
+            "ms at 100 Mbit/s": "",
+            "ms at 1 Gbit/s": "12.0 (1.00×)",
+        },
+    ]
+
+
+def test_without_rows_of_so_many_hosts_there_is_no_headline():
+    assert headline([made(workers=4)]) == []

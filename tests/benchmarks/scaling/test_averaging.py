@@ -1,0 +1,31 @@
+"""The traffic of a traced program, without its workers."""
+
+import pytest
+
+import jaxcompress
+from benchmarks.scaling.averaging import averaging, collectives
+
+GRADIENT_BYTES = 4 * 25_557_032
+
+
+def test_dense_is_one_sum_of_everything():
+    (total,) = collectives(averaging("dense()", 1024))
+    assert (total.operation, total.payload_bytes, total.group) == (
+        "all-reduce",
+        GRADIENT_BYTES,
+        1024,
+    )
+    assert total.wire_bytes == pytest.approx(2 * GRADIENT_BYTES * 1023 / 1024)
+
+
+def test_the_factors_of_power_sgd_are_separate_sums():
+    assert [one.operation for one in collectives(averaging("power_sgd(2)", 8))] == [
+        "all-reduce"
+    ] * 3
+
+
+@pytest.mark.parametrize("workers", [2, 16])
+def test_the_bytes_are_those_of_the_whole_program(workers):
+    program = averaging("error_feedback(power_sgd(2))", workers)
+    whole = jaxcompress.traffic_of_jaxpr(program.jaxpr, {"data": workers}).payload_bytes
+    assert sum(one.payload_bytes for one in collectives(program)) == whole

@@ -1,0 +1,59 @@
+"""A program without communication; with one worker it is the program itself."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxcompress
+from benchmarks.scaling.without_network import without_network
+
+
+def alone(function, workers, *inputs):
+    jaxpr = jax.make_jaxpr(function, axis_env=[("data", workers)])(*inputs)
+    return jax.jit(without_network(jaxpr, workers))(*jax.tree.leaves(inputs))
+
+
+def test_a_gather_is_as_many_copies():
+    (gathered,) = alone(lambda x: lax.all_gather(x, "data"), 3, jnp.arange(2.0))
+    np.testing.assert_array_equal(gathered, [[0, 1]] * 3)
+
+
+def test_a_sum_is_the_workers_own_part():
+    (total,) = alone(lambda x: lax.psum(x, "data") + lax.axis_index("data"), 3, jnp.ones(2))
+    np.testing.assert_array_equal(total, [1, 1])
+
+
+def test_an_exchange_keeps_its_shape():
+    (rows,) = alone(lambda x: lax.all_to_all(x, "data", 0, 0), 2, jnp.eye(2))
+    np.testing.assert_array_equal(rows, np.eye(2))
+
+
+def test_calls_are_followed():
+    (total,) = alone(lambda x: jax.jit(lambda y: lax.psum(2 * y, "data"))(x), 3, jnp.ones(2))
+    np.testing.assert_array_equal(total, [2, 2])
+
+
+def test_a_collective_without_replacement_is_refused():
+    with pytest.raises(NotImplementedError, match="tiled"):
+        alone(lambda x: lax.all_gather(x, "data", tiled=True), 2, jnp.ones(2))
+
+
+@pytest.mark.parametrize(
+    "text", ["one_phase(block_top_k(0.1, block=64))", "two_phase(qsgd(8))", "power_sgd(1)"]
+)
+def test_equal_workers_compute_the_same_average(text):
+    # If all workers have the same updates, their average is what one of them computes alone.
+    x = {"kernel": jnp.asarray(np.random.default_rng(0).standard_normal((64, 32)), jnp.float32)}
+    compressor = jaxcompress.parse(text)
+    state = compressor.init(jax.random.key(0), x)
+
+    def reduce(x):
+        return compressor.reduce(jax.random.key(1), x, state, "data")[0].mean
+
+    (mean,) = alone(reduce, 1, x)
+    expected = jax.vmap(reduce, axis_name="data")(jax.tree.map(lambda leaf: leaf[None], x))[
+        "kernel"
+    ][0]
+    np.testing.assert_allclose(mean, expected, rtol=1e-5, atol=1e-6)

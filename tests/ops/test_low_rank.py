@@ -1,0 +1,68 @@
+"""Products with thin factors, and bases of many at once."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxcompress.ops.low_rank import (
+    check_method,
+    keep_finite,
+    orthonormal_tree,
+    product,
+    refresh_columns,
+    times,
+    transposed_times,
+)
+from jaxcompress.ops.orthogonal import orthonormal
+
+RANDOM = np.random.default_rng(0)
+
+
+def normal(*shape):
+    return jnp.asarray(RANDOM.standard_normal(shape), jnp.float32)
+
+
+def test_products_are_those_of_matrices():
+    matrix, p, q = normal(2, 9, 6), normal(2, 9, 3), normal(2, 6, 3)
+    np.testing.assert_allclose(times(matrix, q), matrix @ q, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        transposed_times(matrix, p), np.swapaxes(matrix, 1, 2) @ p, rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("rank", [1, 4, 5, 9])
+def test_the_product_of_both_factors_has_the_arrays_shape_and_dtype(rank):
+    p, q, like = normal(1, 12, rank), normal(1, 10, rank), jnp.zeros((3, 4, 10), jnp.bfloat16)
+    found = product({"a": p}, {"a": q}, {"a": like})["a"]
+    assert found.shape == like.shape and found.dtype == like.dtype
+    expected = np.asarray(p[0] @ q[0].T).reshape(3, 4, 10)
+    np.testing.assert_allclose(np.asarray(found, np.float32), expected, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("method", ["gram_schmidt", "householder", "cholesky"])
+def test_factors_of_one_shape_are_done_together_and_equal_those_done_alone(method):
+    tree = {"a": normal(1, 9, 2), "b": normal(3, 9, 2), "c": normal(1, 5, 2), "d": normal(1, 9, 2)}
+    together = jax.jit(lambda tree: orthonormal_tree(tree, method))(tree)
+    for name, x in tree.items():
+        np.testing.assert_allclose(together[name], orthonormal(x, method), rtol=1e-5, atol=1e-6)
+
+
+def test_a_column_that_is_not_finite_stays_as_it_was():
+    old = normal(2, 5, 3)
+    new = normal(2, 5, 3).at[0, 4, 1].set(np.nan).at[1, 0, 2].set(np.inf)
+    found = keep_finite({"a": new}, {"a": old})["a"]
+    expected = np.array(new)
+    expected[0, :, 1], expected[1, :, 2] = old[0, :, 1], old[1, :, 2]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_no_factors_are_no_work():
+    assert orthonormal_tree({}, "auto") == {} and refresh_columns(jax.random.key(0), {}) == {}
+
+
+def test_a_method_is_named():
+    with pytest.raises(
+        ValueError, match=r"orthogonalize is a method, one of 'auto', 'householder'.*got 'svd'"
+    ):
+        check_method("svd")

@@ -1,0 +1,171 @@
+"""The largest magnitude against NumPy's, which keeps NaN; and whether all is finite."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxcompress.ops.quantization import (
+    LARGEST,
+    absmax,
+    check_group,
+    from_levels,
+    group_norms,
+    in_groups,
+    is_finite,
+    max_magnitude,
+    noise_contracts,
+    pack_levels,
+    safe_scale,
+    scaled,
+    steps_of,
+    stochastic_round,
+    typical_absmax,
+)
+
+# On CPUs `jnp.max` loses NaN from some 4,096 entries on.
+SHAPES = [(1,), (37,), (4096,), (65_553,), (64, 64), (2, 2048), (2048, 2), (3, 3, 64, 512)]
+
+
+@pytest.mark.parametrize("bad", [None, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_it_is_that_of_numpy(shape, bad):
+    x = np.random.default_rng(0).standard_normal(shape, np.float32)
+    if bad is not None:
+        x.flat[x.size // 2] = bad
+    for axis in (None, 0, tuple(range(len(shape)))):
+        found = jax.jit(max_magnitude, static_argnums=(1, 2))(x, axis, True)
+        expected = np.max(np.abs(x), axis=axis, keepdims=True)
+        np.testing.assert_array_equal(found, np.where(np.isfinite(expected), expected, np.inf))
+    assert jax.jit(is_finite)(x) == (bad is None)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32, jnp.complex64])
+def test_every_inexact_dtype(dtype):
+    x = jnp.arange(-5000, 10).astype(dtype)
+    assert max_magnitude(x) == jnp.abs(x[0]) and max_magnitude(x).dtype == jnp.abs(x).dtype
+    assert jnp.isinf(max_magnitude(x.at[4000].set(jnp.nan)))
+    assert (
+        is_finite(x)
+        and not is_finite(x.at[4000].set(jnp.nan))
+        and not is_finite(x.at[0].set(-jnp.inf))
+    )
+
+
+def test_nothing_has_magnitude_zero():
+    assert max_magnitude(jnp.zeros(0)) == 0 and is_finite(jnp.zeros(0))
+    assert max_magnitude(jnp.zeros((3, 0)), axis=1).tolist() == [0, 0, 0]
+
+
+def test_the_last_group_is_filled_with_zeros():
+    assert in_groups(jnp.arange(1.0, 6.0), 3).tolist() == [[1, 2, 3], [4, 5, 0]]
+    assert in_groups(jnp.ones((2, 2)), 100).shape == (1, 4)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
+def test_norms_do_not_overflow_or_vanish(size):
+    rows = np.full((2, 16), size, np.float32)
+    np.testing.assert_allclose(group_norms(jnp.asarray(rows)), 4 * rows[:, :1], rtol=1e-5)
+    np.testing.assert_allclose(absmax(-jnp.asarray(rows)), rows[:, :1])
+
+
+def test_norms_of_zeros_are_zero():
+    assert group_norms(jnp.zeros((1, 4))).tolist() == absmax(jnp.zeros((1, 4))).tolist() == [[0]]
+
+
+def test_scales_are_cut_to_what_can_be_divided_by():
+    scale = jnp.array([[0.0], [1e-38], [1.0], [3e38], [jnp.inf], [jnp.nan]])
+    np.testing.assert_array_equal(
+        np.asarray(safe_scale(scale, 7)).ravel(), [0, 0, 1, np.float32(LARGEST), np.nan, np.nan]
+    )
+
+
+def test_shares_of_a_group_without_scale_are_zero():
+    rows = jnp.array([[1.0, -2.0], [1e-39, 0.0]])
+    assert scaled(rows, jnp.array([[2.0], [0.0]])).tolist() == [[0.5, -1.0], [0.0, 0.0]]
+
+
+def test_group_is_at_least_one():
+    with pytest.raises(ValueError, match=r"group .* an integer of at least 1; got 0\."):
+        check_group(0)
+
+
+@pytest.mark.parametrize(("bits", "steps"), [(2, 1), (4, 7), (8, 127), (16, 32767)])
+def test_levels_come_back_as_parts_of_the_scale(bits, steps):
+    assert steps_of(bits) == steps
+    levels = np.random.default_rng(0).integers(-steps, steps + 1, (2, 8)).astype(np.float32)
+    levels[0, :2] = steps, -steps
+    words = pack_levels(jnp.asarray(levels), 13, bits)
+    like = jax.ShapeDtypeStruct((13,), jnp.float32)
+    found = from_levels(words, jnp.array([2.0, 3.0]), like, bits, 8)
+    np.testing.assert_allclose(
+        found, (levels * np.array([[2.0], [3.0]]) / steps).ravel()[:13], rtol=1e-6
+    )
+
+
+rounded = jax.jit(stochastic_round)
+DRAWS = 20_000
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(
+        st.floats(-(2.0**24), 2.0**24, width=32, allow_subnormal=False), min_size=16, max_size=16
+    ),
+    st.integers(0, 99),
+)
+def test_it_lands_on_one_of_the_two_nearest_integers(values, seed):
+    x = np.array(values, np.float32)
+    result = np.asarray(rounded(jax.random.key(seed), x))
+    assert np.all((result == np.floor(x)) | (result == np.ceil(x)))
+
+
+@pytest.mark.parametrize("integer", [0.0, 1.0, -1.0, 126.0, 32766.0, -32767.0, 2.0**23])
+def test_integers_stay_as_they_are(integer):
+    x = jnp.full(DRAWS, integer)
+    np.testing.assert_array_equal(rounded(jax.random.key(0), x), x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("value", [0.25, 0.999, -0.25, -3.5, 6.001, 100.25])
+def test_the_mean_of_many_draws_is_the_value(value, dtype):
+    x = jnp.full(DRAWS, value, dtype)
+    fraction = float(x[0]) - np.floor(float(x[0]))
+    # A Bernoulli draw within 4 standard errors of its mean, and 2^-20 for the random bits that it
+    # is compared with.
+    bound = 4 * np.sqrt(fraction * (1 - fraction) / DRAWS) + 2.0**-20
+    mean = np.asarray(rounded(jax.random.key(3), x), np.float64).mean()
+    assert abs(mean - float(x[0])) <= bound
+
+
+def test_entries_are_rounded_independently():
+    ups = np.asarray(rounded(jax.random.key(0), jnp.full((2, DRAWS), 0.5)))
+    # Two fair coins agree half the time; 4 standard errors.
+    assert abs((ups[0] == ups[1]).mean() - 0.5) <= 4 * 0.5 / np.sqrt(DRAWS)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_shape_and_dtype_are_kept(dtype):
+    result = jax.eval_shape(
+        stochastic_round, jax.random.key(0), jax.ShapeDtypeStruct((2, 0, 3), dtype)
+    )
+    assert (result.shape, result.dtype) == ((2, 0, 3), dtype)
+
+
+@pytest.mark.parametrize("step", [0.1, 0.5, 1.0, 1.4, 1.9, 2.1, 2.5, 3.5, 10.0])
+def test_noise_contracts_where_a_simulation_keeps_half_of_the_energy(step):
+    random = np.random.default_rng(0)
+    x = random.standard_normal(200_000)
+    rounded = step * (np.floor(x / step) + (random.random(x.size) < x / step % 1))
+    noise = np.sum((rounded - x) ** 2) / np.sum(x**2)
+    # The simulation errs by less than 2 %.
+    assert abs(noise - 0.5) > 0.02 and noise_contracts(step) == (noise < 0.5)
+
+
+@pytest.mark.parametrize("group", [1, 64, 512, 4096])
+def test_the_typical_maximum_is_the_median_of_a_simulation(group):
+    x = np.random.default_rng(0).standard_normal((1000, group))
+    simulated = np.median(np.abs(x).max(axis=1))
+    np.testing.assert_allclose(typical_absmax(group), simulated, rtol=0.1 if group == 1 else 0.02)

@@ -1,0 +1,138 @@
+"""The rules for the values of a config, checked before any device, data set or folder is used."""
+
+import itertools
+import math
+from collections.abc import Callable
+
+from train.config import Config
+from train.errors import InputError
+
+# field -> (the rule as text, the rule). NaN breaks every rule.
+RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
+    "min_compression_rate": ("at least 0", lambda c: c.min_compression_rate >= 0),
+    "bucket_mib": (
+        "above 0 and finite",
+        lambda c: c.bucket_mib is None or 0 < c.bucket_mib < math.inf,
+    ),
+    "context": ("at least 1", lambda c: c.context >= 1),
+    "learning_rate": ("above 0 and finite", lambda c: 0 < c.learning_rate < math.inf),
+    "momentum": ("in [0, 1)", lambda c: 0 <= c.momentum < 1),
+    "weight_decay": ("at least 0 and finite", lambda c: 0 <= c.weight_decay < math.inf),
+    "epochs": ("above 0 and finite", lambda c: 0 < c.epochs < math.inf),
+    "warmup_epochs": ("at least 0 and less than epochs", lambda c: 0 <= c.warmup_epochs < c.epochs),
+    "decay_epochs": (
+        "increasing, each above warmup_epochs",
+        lambda c: _is_increasing((c.warmup_epochs, *c.decay_epochs)),
+    ),
+    "decay_rate": ("in (0, 1]", lambda c: 0 < c.decay_rate <= 1),
+    "batch_size": ("at least 1", lambda c: c.batch_size >= 1),
+    "clip_norm": (
+        "above 0 and finite",
+        lambda c: c.clip_norm is None or 0 < c.clip_norm < math.inf,
+    ),
+    "micro_batches": ("at least 1", lambda c: c.micro_batches >= 1),
+    "max_skipped_steps": ("at least 0", lambda c: c.max_skipped_steps >= 0),
+    "seed": ("from 0 to 2**32 - 1", lambda c: 0 <= c.seed < 2**32),
+    "workers": ("at least 1", lambda c: _is_count(c.workers)),
+    "nodes": ("at least 1", lambda c: _is_count(c.nodes)),
+    "eval_every_epochs": ("above 0 and finite", lambda c: 0 < c.eval_every_epochs < math.inf),
+    "checkpoint_every_steps": (
+        "at least 1",
+        lambda c: _is_count(c.checkpoint_every_steps),
+    ),
+    "log_every_steps": ("at least 1", lambda c: c.log_every_steps >= 1),
+    "keep_checkpoints": ("at least 1", lambda c: c.keep_checkpoints >= 1),
+    "workdir": ("a folder, or omitted", lambda c: c.workdir != ""),
+    "num_processes": ("at least 1", lambda c: _is_count(c.num_processes)),
+}
+
+
+def check_config(config: Config) -> None:
+    """Raises an `InputError` for the first rule that `config` breaks."""
+    for field, (rule, holds) in RULES.items():
+        if not holds(config):
+            context = f" with epochs={config.epochs}" if "epochs" in rule else ""
+            raise InputError(f"{field} must be {rule}; got {getattr(config, field)!r}{context}.")
+    if config.decay_epochs and config.schedule != "step":
+        raise InputError(
+            f"decay_epochs needs schedule=step; got schedule={config.schedule}. Remove"
+            " decay_epochs, or use --schedule step."
+        )
+    if config.optimizer == "dgc" and config.masking and config.nodes not in (None, 1):
+        raise InputError(
+            f"masking with nodes={config.nodes} would leave dgc no momentum, since"
+            " hierarchical averaging sends a part of every entry. Use --no-masking."
+        )
+    check_processes(config)
+    if config.vmap:
+        check_vmap(config)
+    if config.workers is not None:
+        check_batch_size(config, config.workers)
+
+
+def check_vmap(config: Config) -> None:
+    """Raises an `InputError` unless the number of workers is given, in one process and no nodes."""
+    if config.workers is None:
+        raise InputError(
+            "with vmap the workers share one device, so their number must be given; use"
+            " --workers N."
+        )
+    if config.nodes is not None or config.num_processes not in (None, 1):
+        raise InputError(
+            f"with vmap the workers share one device of one process; got nodes={config.nodes} and"
+            f" num_processes={config.num_processes}. Use --no-vmap, or omit these."
+        )
+
+
+def check_batch_size(config: Config, workers: int) -> None:
+    """Raises an `InputError` unless all micro-batches of all workers have the same size."""
+    parts = workers * config.micro_batches
+    if config.batch_size % parts:
+        below = config.batch_size // parts * parts
+        nearest = f"{below} or {below + parts}" if below else f"{parts}"
+        micro = f" with {config.micro_batches} micro-batches" if config.micro_batches > 1 else ""
+        raise InputError(
+            f"batch_size must divide evenly over the workers; got {config.batch_size} for"
+            f" {workers} workers{micro}. Use --batch-size {nearest}."
+        )
+
+
+def check_processes(config: Config) -> None:
+    """Raises an `InputError` unless the three options for several processes are consistent."""
+    given = [
+        option is not None
+        for option in (config.coordinator, config.num_processes, config.process_id)
+    ]
+    if any(given) and not all(given):
+        raise InputError(
+            f"coordinator={config.coordinator}, num_processes={config.num_processes} and"
+            f" process_id={config.process_id} go together. Give all three, or none if JAX detects"
+            " the cluster."
+        )
+    if config.num_processes is None or config.process_id is None:
+        return
+    if not 0 <= config.process_id < config.num_processes:
+        raise InputError(
+            f"process_id must be from 0 to {config.num_processes - 1}; got {config.process_id}."
+        )
+    if config.workers is not None:
+        check_workers(config.workers, config.num_processes)
+
+
+def check_workers(workers: int, processes: int) -> None:
+    """Raises an `InputError` unless every process gets the same number of workers."""
+    if workers % processes:
+        raise InputError(
+            "workers, of all processes together, must be a multiple of num_processes; got"
+            f" {workers} workers for {processes} processes."
+        )
+
+
+def _is_increasing(numbers: tuple[float, ...]) -> bool:
+    """Whether each number is larger than the previous one."""
+    return all(before < after for before, after in itertools.pairwise(numbers))
+
+
+def _is_count(number: int | None) -> bool:
+    """Whether `number` is at least 1, or None."""
+    return number is None or number >= 1

@@ -1,0 +1,166 @@
+"""The start of a run: checks all settings before data are read or code is compiled."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jaxcompress
+from train.checkpoint import Checkpoints, check_same_run
+from train.config import Config
+from train.config_rules import check_batch_size, check_config
+from train.data.registry import DATASETS, TEXTS
+from train.errors import InputError, unknown, user_input
+from train.models.build_model import IMAGE_MODELS, MODELS, TEXT_MODELS
+from train.optimizer import MOMENTUM_SENDERS
+from train.processes import Axes, Mesh, axes_of, join_processes, make_mesh, raise_on_all_processes
+from train.progress import Progress
+from train.workdir import open_workdir
+
+# Each process may have its own values of these; all other settings must be equal.
+_MAY_DIFFER_BETWEEN_PROCESSES = {"process_id", "coordinator", "data_dir", "workdir"}
+# These may change when a run is resumed, since they change none of the numbers that it computes.
+_MAY_CHANGE_ON_RESUME = _MAY_DIFFER_BETWEEN_PROCESSES | {
+    "name",
+    "num_processes",
+    "eval_every_epochs",
+    "checkpoint_every_steps",
+    "log_every_steps",
+    "keep_checkpoints",
+    "max_skipped_steps",
+}
+
+
+class Run(NamedTuple):
+    """A run whose settings are valid, with its devices and its last checkpoint."""
+
+    config: Config
+    compressor: jaxcompress.Compressor
+    mesh: Mesh
+    axes: Axes
+    # What a checkpoint must agree on, with the canonical compressor and the actual workers.
+    settings: dict[str, Any]
+    workdir: Path | None
+    checkpoints: Checkpoints | None  # None without a workdir
+    progress: Progress
+
+
+def prepare_run(config: Config, at_exit: contextlib.ExitStack) -> Run:
+    """Checks `config`, connects the processes, and finds the last checkpoint of the run.
+
+    The workdir stays locked until `at_exit`.
+    """
+    check_config(config)
+    check_names(config)
+    with user_input("compressor"):
+        compressor = jaxcompress.parse(config.compressor)
+        expression = jaxcompress.unparse(compressor)
+    check_nodes(config, compressor)
+    check_memory(config, compressor)
+    join_processes(config)
+    check_equal_settings(config, expression)
+    mesh = make_mesh(config)
+    check_batch_size(config, mesh.size)
+    settings = resumable_settings(config, expression, mesh.size)
+    workdir = open_workdir(config.workdir, at_exit)
+    checkpoints, progress = None, Progress()
+    if workdir is not None:
+        checkpoints = Checkpoints(workdir, config.keep_checkpoints)
+        progress = find_progress(workdir, checkpoints, settings)
+    axes = axes_of(mesh)
+    return Run(config, compressor, mesh, axes, settings, workdir, checkpoints, progress)
+
+
+def check_names(config: Config) -> None:
+    """Raises an `InputError` unless the model and the data set exist and fit together."""
+    if config.model not in MODELS:
+        raise unknown("model", config.model, MODELS)
+    if config.dataset not in DATASETS:
+        raise unknown("data set", config.dataset, DATASETS)
+    kind, fitting = ("text", TEXT_MODELS) if config.dataset in TEXTS else ("images", IMAGE_MODELS)
+    if config.model not in fitting:
+        raise InputError(
+            f"model {config.model!r} does not fit data set {config.dataset!r}, which is {kind}. "
+            f"Models for {kind}: {', '.join(sorted(fitting))}."
+        )
+
+
+def contains(compressor: jaxcompress.Compressor, *constructors: Callable) -> bool:
+    """Whether `compressor` is built with any of these constructors, at any depth."""
+    calls = [one.call for one in jaxcompress.walk(compressor)]
+    return any(call is not None and call.constructor in constructors for call in calls)
+
+
+def has_choices(config: Config, compressor: jaxcompress.Compressor) -> bool:
+    """Whether a run ends with other messages than it begins with.
+
+    A switch moves from one compressor to the next; some optimizers begin with dense steps.
+    """
+    switches = contains(compressor, jaxcompress.switch, jaxcompress.dgc_warmup)
+    return switches or config.optimizer in MOMENTUM_SENDERS
+
+
+def check_memory(config: Config, compressor: jaxcompress.Compressor) -> None:
+    """Raises an `InputError` if an optimizer sends its momentum by a compressor without memory."""
+    if config.optimizer in MOMENTUM_SENDERS and not (compressor.has_memory or is_dense(compressor)):
+        raise InputError(
+            f"--optimizer {config.optimizer} sends its momentum, which needs an error memory; got"
+            f" {compressor!r}. Give error_feedback({compressor!r})."
+        )
+
+
+def is_dense(compressor: jaxcompress.Compressor) -> bool:
+    """Whether `compressor` is ``dense()`` itself."""
+    return compressor.call is not None and compressor.call.constructor is jaxcompress.dense
+
+
+def check_nodes(config: Config, compressor: jaxcompress.Compressor) -> None:
+    """Raises an `InputError` if `compressor` is hierarchical and the nodes are not given."""
+    if config.nodes is None and contains(compressor, jaxcompress.hierarchical):
+        raise InputError(
+            "hierarchical compresses between nodes, but nodes=None puts all workers on one"
+            f" network; got {jaxcompress.unparse(compressor)}. Give --nodes with the number of"
+            " nodes, or leave hierarchical out."
+        )
+
+
+def check_equal_settings(config: Config, expression: str) -> None:
+    """Raises an `InputError` on every process if their settings differ."""
+    texts = {
+        field: repr(value)
+        for field, value in dataclasses.asdict(config).items()
+        if field not in _MAY_DIFFER_BETWEEN_PROCESSES
+    }
+    texts["compressor"] = expression
+    # The path may differ between machines; `open_workdir` checks that it is one folder.
+    texts["workdir"] = "none" if config.workdir is None else "given"
+    with user_input():
+        jaxcompress.assert_equal_across_processes(texts)
+
+
+def resumable_settings(config: Config, expression: str, workers: int) -> dict[str, Any]:
+    """The settings that a run must share with the checkpoint that it resumes from."""
+    values = dataclasses.asdict(config) | {"compressor": expression, "workers": workers}
+    return {field: value for field, value in values.items() if field not in _MAY_CHANGE_ON_RESUME}
+
+
+def find_progress(workdir: Path, checkpoints: Checkpoints, settings: dict[str, Any]) -> Progress:
+    """The progress at the newest checkpoint; a new start if there is none."""
+    record = checkpoints.read_record()
+    if record is None:
+        return Progress()
+    with raise_on_all_processes():
+        if not record.keys() >= {"settings", "progress"}:
+            raise InputError(
+                f"the checkpoints in {str(workdir)!r} are not of this program. Give another"
+                " --workdir."
+            )
+        # An older version that lacked a setting did what its default does.
+        defaults = {
+            field: value
+            for field, value in dataclasses.asdict(Config()).items()
+            if field in settings
+        }
+        check_same_run(workdir, defaults | record["settings"], settings)
+    return Progress(**record["progress"])
