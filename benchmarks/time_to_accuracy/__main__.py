@@ -1,0 +1,155 @@
+"""How long does real training over a slow network take to reach a validation loss?
+
+    sudo .venv/bin/python -m benchmarks.time_to_accuracy     2 hosts, 100 Mbit/s, the small task
+    python -m benchmarks.time_to_accuracy --workers          tables and plots of the files
+
+    --task transformer CNN       tasks that contain one of these texts
+    --workers 2 4 --rate 100mbit 1gbit
+    --seeds 3                    runs of each method, with the seeds 0, 1, 2
+    --only power_sgd PowerSGD    some methods; other rows stay
+    --torch-python PATH/bin/python     an environment with PyTorch and this package's extra "train"
+
+Hosts are network namespaces of this machine with one worker each on its share of the cores, and
+links that are shaped in both directions (`benchmarks.hosts.namespaces`). Every run trains for real,
+from the same parameters on the same batches, until the loss on the validation examples is at most
+the task's target; then the test examples are read once. Images of the validation are not trained
+on. The learning rate, its schedule and the target are those at which dense training does well, and
+the same for all methods.
+
+Before anything is timed, dense training in PyTorch and in JAX must give the same losses over the
+first 20 steps, within 1e-3.
+
+The columns:
+
+- `seconds`: from the first step to the one after which the target was found to be reached, on the
+  slowest host: data, computation and communication, without validations, connecting and compiling.
+  Empty if the target was missed.
+- `steps`, `megabytes`: likewise; what one host sent at its interface, headers included.
+- `seconds_per_step`: over all steps of the run.
+- `test_loss`, `test_accuracy`: at that step.
+- `curve`: steps, seconds, megabytes and validation loss at each validation.
+- `compile_seconds`: of JAX's step, before the clock starts.
+
+A run of a method, task, seed, number of hosts and rate replaces its earlier row.
+"""
+
+import dataclasses
+import itertools
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from benchmarks.common.environment import environment
+from benchmarks.common.filters import check_filters, matches
+from benchmarks.common.pages import REPOSITORY, markdown, write_between
+from benchmarks.hosts.namespaces import bits_per_second, missing, network
+from benchmarks.time_to_accuracy.measure import check_same_losses, run
+from benchmarks.time_to_accuracy.methods import METHODS, Method, chosen
+from benchmarks.time_to_accuracy.plot import plot
+from benchmarks.time_to_accuracy.table import RESULTS, table
+from benchmarks.time_to_accuracy.tasks import TASKS
+
+PAGE = REPOSITORY / "docs" / "performance.md"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Which tasks, networks and methods."""
+
+    task: tuple[str, ...] = ("transformer 0.4M",)  # tasks that contain one of these texts
+    workers: tuple[int, ...] = (2,)  # hosts, one worker each
+    rate: tuple[str, ...] = ("100mbit",)  # of every link, in the notation of `tc`
+    only: tuple[str, ...] = ()  # methods that contain one of these texts
+    seeds: int = 1  # runs of each method
+    # The Python of an environment with PyTorch; without it, only JAX is measured.
+    torch_python: Path | None = None
+
+    def __post_init__(self) -> None:
+        """ValueError for an invalid number, rate or filter."""
+        for rate in self.rate:
+            bits_per_second(rate)
+        if not all(2 <= one <= 250 for one in self.workers) or self.seeds < 1:
+            raise ValueError(
+                f"workers must be 2 to 250 and seeds at least 1; got {self.workers}, {self.seeds}."
+            )
+        check_filters(self.only, (f"{each.framework} {each.name}" for each in METHODS), "method")
+        check_filters(self.task, TASKS, "task")
+
+
+def main(options: Options) -> int:
+    """Trains every task by every method over every network; saves after each run."""
+    if options.workers and (lacks := missing()):
+        print(f"benchmarks.time_to_accuracy needs {'; and '.join(lacks)}.", file=sys.stderr)
+        return 2
+    failed = measure_all(options)
+    rows = RESULTS.read()
+    if rows:
+        lines = table(rows)
+        print(markdown(lines))
+        plot(rows, RESULTS.picture)
+        write_between(PAGE, "time_to_accuracy", markdown(lines))
+    print("\n".join(f"FAILED: {each.splitlines()[0]}" for each in failed))
+    return 1 if failed else 0
+
+
+def measure_all(options: Options) -> list[str]:
+    """The messages of the runs that failed."""
+    about = {key: value for key, value in environment().items() if key not in ("jax", "python")}
+    methods, failed = runnable(options), []
+    pythons = {"jax": sys.executable, "torch": str(options.torch_python)}
+    about["command"] = " ".join(["python -m benchmarks.time_to_accuracy", *sys.argv[1:]])
+    tasks = [name for name in TASKS if matches(name, options.task)]
+    for workers in options.workers:
+        with network(workers) as hosts:
+            if any(method.framework == "torch" for method in methods):
+                for task in tasks:
+                    check_same_losses(task, hosts, pythons)
+            # Methods take turns, so that a machine that gets slower favours none.
+            for task, seed, rate, method in itertools.product(
+                tasks, range(options.seeds), options.rate, methods
+            ):
+                try:
+                    found = run(task, method, seed, hosts, rate, pythons[method.framework])
+                except (RuntimeError, TimeoutError) as error:
+                    failed.append(f"{task}, {method.name}: {error}")
+                    print(failed[-1], file=sys.stderr, flush=True)
+                else:
+                    RESULTS.save([found | about])
+    return failed
+
+
+def runnable(options: Options) -> list[Method]:
+    """The chosen methods; prints why PyTorch's are left out, if they are."""
+    methods = chosen(options.only) if options.workers else []
+    others = [method for method in methods if method.framework != "torch"]
+    if len(others) == len(methods):
+        return methods
+    if options.torch_python is None:
+        lacks = "--torch-python PATH names the Python of an environment that has it"
+    elif subprocess.run(
+        [options.torch_python, "-c", "import torch, jaxcompress, train"],
+        capture_output=True,
+        check=False,
+        cwd=REPOSITORY,
+    ).returncode:
+        lacks = f"{options.torch_python} cannot import torch and this package with its extra train"
+    else:
+        return methods
+    print(f"PyTorch's {len(methods) - len(others)} rows are left out: {lacks}.", file=sys.stderr)
+    return others
+
+
+def _leave(number: int, _: Any) -> None:
+    """Turns a signal into an exception, so that the networks are removed."""
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) != signal.SIG_IGN:
+            signal.signal(ending, _leave)
+    sys.exit(main(tyro.cli(Options, description=__doc__)))

@@ -1,0 +1,84 @@
+"""One host with JAX: trains a task by one method, as a user's program would.
+
+`benchmarks.time_to_accuracy` starts it in a network namespace:
+
+    python -m benchmarks.time_to_accuracy.jax_worker RANK WORKERS ADDRESS SPECIFICATION
+"""
+
+import itertools
+import sys
+import time
+from typing import Any
+
+import jax
+import optax
+
+import jaxcompress
+from benchmarks.hosts.jax_host import barrier, join, versions
+from benchmarks.hosts.worker import serve
+from benchmarks.time_to_accuracy.methods import Method, expression
+from benchmarks.time_to_accuracy.specification import CHECKED_STEPS, Specification
+from benchmarks.time_to_accuracy.tasks import TASKS, config_of
+from train.data.batches import steps_per_epoch, test_batches, train_batches
+from train.data.registry import load_dataset
+from train.models.build_model import build_model
+from train.optimizer import make_chain, make_schedule
+from train.task import Evaluation, init_model, make_loss
+
+
+def main(rank: int, workers: int, address: str, specification: Specification) -> None:
+    """Joins the others, compiles, and serves parts of one training run."""
+    method, task = Method(*specification.method), TASKS[specification.task]
+    mesh = join(rank, workers, address)
+    config = config_of(task, seed=specification.seed, optimizer=method.optimizer)
+    splits = {
+        split: load_dataset(config.dataset, None, config.context, split)
+        for split in ("validation", "test")
+    }
+    trained_on = splits["validation"]
+    batches = train_batches(trained_on, config.batch_size, config.seed, rank, workers)
+    example = next(train_batches(trained_on, config.batch_size, config.seed, rank, workers))
+    model = build_model(config.model, trained_on.num_classes, example["inputs"].shape[1:])
+    params, extra = jaxcompress.replicate(init_model(model, example, config.seed), mesh)
+    schedule = make_schedule(
+        config, steps_per_epoch(trained_on, config.batch_size), task.most_steps
+    )
+    average = jaxcompress.compress(jaxcompress.parse(expression(method, task)))
+    optimizer = make_chain(config, average, schedule, "data")
+    state = jaxcompress.init_state(optimizer, params, mesh)
+    evaluate, first = Evaluation(model, mesh), jaxcompress.shard_batch(example, mesh)
+    begin = time.monotonic()
+    step = _compiled(make_loss(model), optimizer, mesh, (params, state, extra, first))
+    compile_seconds = time.monotonic() - begin
+    held = [params, state, extra]
+    parameters = sum(x.size for x in jax.tree.leaves(params))
+    del params, state, extra
+
+    def train(steps: int) -> dict[str, Any]:
+        losses = []
+        for batch in itertools.islice(batches, steps):
+            *held[:], metrics = step(*held, jaxcompress.shard_batch(batch, mesh))
+            losses.append(metrics["loss"])
+        return {"losses": [float(loss) for loss in jax.device_get(losses)]}
+
+    def scores(split: str) -> dict[str, float]:
+        parts = test_batches(splits[split], config.batch_size, rank, workers)
+        found = evaluate(held[0], held[2], parts)
+        return {"loss": found["test_loss"], "accuracy": found["test_accuracy"]}
+
+    programs = {
+        "first": lambda: train(CHECKED_STEPS),
+        "train": lambda: train(task.check_every),
+        "validation": lambda: scores("validation"),
+        "test": lambda: scores("test"),
+    }
+    about = {**versions(), "compile_seconds": compile_seconds, "parameters": parameters}
+    serve(about, programs, barrier(mesh))
+
+
+def _compiled(loss: Any, optimizer: optax.GradientTransformation, mesh: Any, arguments: Any) -> Any:
+    return jaxcompress.make_train_step(loss, optimizer, mesh).lower(*arguments).compile()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Specification.read(sys.argv[4]))

@@ -1,0 +1,46 @@
+"""The methods that train, in JAX and in PyTorch, in the order of measurement."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from benchmarks.common.filters import matches
+from benchmarks.time_to_accuracy.tasks import Task
+
+
+class Method(NamedTuple):
+    """A way to average gradients during training."""
+
+    framework: str  # jax or torch
+    name: str  # an expression, or what the PyTorch worker knows
+    optimizer: str = "sgd"  # `dgc` has its momentum before the average
+
+
+METHODS = [
+    Method("jax", "dense()"),
+    Method("torch", "DDP, dense"),
+    Method("torch", "DDP, fp16 hook"),
+    Method("jax", "error_feedback(cast('bfloat16'))"),
+    Method("jax", "error_feedback(power_sgd(2))"),
+    Method("torch", "DDP, PowerSGD hook, rank 2"),
+    Method("torch", "DDP, PowerSGD hook, rank 4"),
+    Method("jax", "error_feedback(power_sgd(4))"),
+    Method("jax", "error_feedback(block_top_k(0.05, inner=qsgd(8)))"),
+    Method("torch", "top-k 5 %, error feedback"),
+    Method("jax", "momentum_correction(block_top_k(0.05, inner=qsgd(8)))", "dgc"),
+    Method("jax", "error_feedback(int4())"),
+]
+DENSE = {"jax": "dense()", "torch": "DDP, dense"}
+
+
+def chosen(only: Sequence[str]) -> list[Method]:
+    """The methods whose framework and name, as in ``torch DDP, dense``, match the filters."""
+    return [method for method in METHODS if matches(f"{method.framework} {method.name}", only)]
+
+
+def expression(method: Method, task: Task) -> str:
+    """The compressor's text; embeddings are sent dense, since low rank does not suit them."""
+    if not task.embeddings or method == METHODS[0]:
+        return method.name
+    outer, inner = method.name.split("(", 1)
+    labels = "by_path({'*mbed*': 'embedding'})"
+    return f"{outer}(partition({{'embedding': dense(), 'rest': {inner[:-1]}}}, {labels}))"

@@ -1,0 +1,47 @@
+"""Plots of the validation loss against seconds and against bytes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from benchmarks.common.plotting import save
+from benchmarks.common.results import Row
+from benchmarks.time_to_accuracy.methods import METHODS
+
+NAMES = [(method.framework, method.name) for method in METHODS]
+
+
+def plot(rows: Sequence[Row], path: Path) -> Path:
+    """A row of two panels per task and network; a method has the same colour in all of them.
+
+    PyTorch is dashed. The run of the first seed is drawn.
+    """
+    first = [row for row in rows if int(row["seed"]) == 0]
+    networks = list(dict.fromkeys((row["task"], row["workers"], row["rate"]) for row in first))
+    figure = Figure(figsize=(11, 3.6 * len(networks)), layout="constrained")
+    panels = figure.subplots(len(networks), 2, squeeze=False)
+    for pair, network in zip(panels, networks, strict=True):
+        mine = [row for row in first if (row["task"], row["workers"], row["rate"]) == network]
+        for axes, column, label in zip(
+            pair, (1, 2), ("seconds", "megabytes sent by a host"), strict=True
+        ):
+            for row in mine:
+                points = [list(map(float, one.split(":"))) for one in row["curve"].split()]
+                number = NAMES.index((row["framework"], row["method"]))
+                axes.plot(
+                    [point[column] for point in points],
+                    [point[3] for point in points],
+                    color=f"C{number % 10}",
+                    linestyle="-" if row["framework"] == "jax" else "--",
+                    linewidth=1.4,
+                    label=row["method"],
+                )
+            axes.axhline(float(mine[0]["target"]), color="grey", linewidth=0.8, linestyle=":")
+            axes.set_xscale("log")
+            axes.set_xlabel(label)
+            axes.set_title(f"{network[0]}, {network[1]} hosts, {network[2]}/s", fontsize=10)
+            axes.grid(alpha=0.3)
+        pair[0].set_ylabel("validation loss")
+        pair[1].legend(fontsize=6)
+    return save(figure, path)

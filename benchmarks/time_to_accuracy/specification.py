@@ -1,0 +1,25 @@
+"""What one run trains, as the controller tells its workers in one argument."""
+
+import json
+from typing import NamedTuple
+
+# Over so many steps the dense losses of both frameworks must agree.
+CHECKED_STEPS = 20
+
+
+class Specification(NamedTuple):
+    """One run."""
+
+    task: str  # of TASKS
+    method: tuple[str, ...]  # the fields of a Method
+    seed: int
+
+    def text(self) -> str:
+        """One line, for `read`."""
+        return json.dumps(self)
+
+    @classmethod
+    def read(cls, text: str) -> "Specification":
+        """The run of a line that `text` wrote."""
+        task, method, seed = json.loads(text)
+        return cls(task, tuple(method), seed)

@@ -1,0 +1,95 @@
+"""The rows of the benchmark, and its table."""
+
+import statistics
+from collections.abc import Sequence
+
+from benchmarks.common.results import Results, Row, position
+from benchmarks.time_to_accuracy.methods import DENSE, METHODS, Method
+from benchmarks.time_to_accuracy.tasks import TASKS
+
+
+def row(task: str, method: Method, expression: str, workers: int, rate: str, seed: int) -> Row:
+    """The columns that identify a run, and its compressor."""
+    return {
+        "task": task,
+        "workers": workers,
+        "rate": rate,
+        "framework": method.framework,
+        "method": method.name,
+        "seed": seed,
+        "compressor": expression,
+    }
+
+
+def table(rows: Sequence[Row]) -> list[Row]:
+    """A line per task, network and method: medians, with the range of the seconds.
+
+    The speed-up is over the best dense run of both frameworks. A method that missed the target in a
+    run says so.
+    """
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for each in rows:
+        name = tuple(str(each[key]) for key in ("task", "workers", "rate", "framework", "method"))
+        groups.setdefault(name, []).append(each)
+    return [_line(name, group, _best_dense(name[:3], groups)) for name, group in groups.items()]
+
+
+def _line(name: tuple[str, ...], group: Sequence[Row], dense: float | None) -> Row:
+    task, workers, rate, framework, method = name
+    reached = [each for each in group if each["seconds"]]
+    line = {
+        "task": task,
+        "hosts": workers,
+        "links": rate,
+        "method": f"`{method}`" if framework == "jax" else f"PyTorch: {method}",
+    }
+    if len(reached) < len(group):
+        missed = f"missed in {len(group) - len(reached)} of {len(group)}"
+        return (
+            line | dict.fromkeys(("seconds", "steps", "MB", "times sooner"), missed) | _test(group)
+        )
+    seconds = [float(each["seconds"]) for each in reached]
+    middle = statistics.median(seconds)
+    low_and_high = f" ({min(seconds):.0f}–{max(seconds):.0f})" if len(seconds) > 1 else ""
+    return (
+        line
+        | {
+            "seconds": f"{middle:.0f}{low_and_high}",
+            "steps": f"{statistics.median(float(each['steps']) for each in reached):.0f}",
+            "MB": f"{statistics.median(float(each['megabytes']) for each in reached):.0f}",
+            "times sooner": f"{dense / middle:.2f}" if dense else "",
+        }
+        | _test(group)
+    )
+
+
+def _test(group: Sequence[Row]) -> Row:
+    return {"test loss": f"{statistics.median(float(each['test_loss']) for each in group):.3f}"}
+
+
+def _best_dense(network: tuple[str, ...], groups: dict[tuple[str, ...], list[Row]]) -> float | None:
+    """The smaller median of the dense runs of both frameworks."""
+    found = []
+    for framework, method in DENSE.items():
+        group = groups.get((*network, framework, method), [])
+        if group and all(each["seconds"] for each in group):
+            found.append(statistics.median(float(each["seconds"]) for each in group))
+    return min(found, default=None)
+
+
+def _order(row: Row) -> tuple:
+    names = [(method.framework, method.name) for method in METHODS]
+    return (
+        position(list(TASKS), row["task"]),
+        int(row["workers"]),
+        row["rate"],
+        position(names, (row["framework"], row["method"])),
+        int(row["seed"]),
+    )
+
+
+RESULTS = Results(
+    "time_to_accuracy.csv",
+    ("task", "workers", "rate", "framework", "method", "seed"),
+    _order,
+)

@@ -1,0 +1,60 @@
+"""The training tasks: a config of the training program, a target, and what is not compressed."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+from train.config import Config, load_config
+
+
+class Task(NamedTuple):
+    """What is trained, and when it is good enough."""
+
+    config: str  # a file in configs/
+    changes: dict[str, Any]  # settings that differ from it
+    target: float  # validation loss, in nats per label
+    check_every: int  # steps between two validations
+    most_steps: int  # a run that has not reached the target by then has missed it
+    embeddings: bool = False  # has embeddings, which are sent uncompressed by all methods
+
+
+# Each target is a validation loss that the dense run reaches. It, the learning rate and the
+# schedule were fixed before any method was timed. After its warm-up the learning rate is constant,
+# so it does not depend on how long a run takes.
+CONSTANT = {"schedule": "constant", "clip_norm": 0.5}
+TASKS = {
+    "transformer 0.4M": Task(
+        "configs/shakespeare_transformer_dense.yaml",
+        {**CONSTANT, "warmup_epochs": 0.1},
+        target=1.95,
+        check_every=50,
+        most_steps=2000,
+        embeddings=True,
+    ),
+    "transformer 4M": Task(
+        "configs/shakespeare_transformer_dense.yaml",
+        {**CONSTANT, "model": "transformer_4m", "warmup_epochs": 0.1, "learning_rate": 0.1},
+        target=2.1,
+        check_every=25,
+        most_steps=800,
+        embeddings=True,
+    ),
+    "CNN on MNIST": Task(
+        "configs/mnist_dense.yaml",
+        {"schedule": "constant", "warmup_epochs": 0.1},
+        target=0.08,
+        check_every=25,
+        most_steps=1500,
+    ),
+    "resnet20 on CIFAR-10": Task(
+        "configs/cifar10_resnet8_dense.yaml",
+        {"schedule": "constant", "model": "resnet20", "warmup_epochs": 0.05, "batch_size": 64},
+        target=1.1,
+        check_every=50,
+        most_steps=2000,
+    ),
+}
+
+
+def config_of(task: Task, **changes: Any) -> Config:
+    """The settings of a task."""
+    return dataclasses.replace(load_config([task.config]), **task.changes, **changes)

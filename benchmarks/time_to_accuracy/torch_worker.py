@@ -1,0 +1,130 @@
+"""One host with PyTorch: trains the same task from the same parameters on the same batches.
+
+`benchmarks.time_to_accuracy` starts it in a network namespace, from an environment with PyTorch and
+the extra ``train`` of this package, which reads the data and makes the parameters:
+
+    python -m benchmarks.time_to_accuracy.torch_worker RANK WORKERS ADDRESS SPECIFICATION
+"""
+
+import itertools
+import os
+import platform
+import sys
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn import functional
+
+from benchmarks.hosts.worker import serve
+from benchmarks.time_to_accuracy.methods import Method
+from benchmarks.time_to_accuracy.specification import CHECKED_STEPS, Specification
+from benchmarks.time_to_accuracy.tasks import TASKS, config_of
+from benchmarks.time_to_accuracy.torch_averaging import averaged
+from benchmarks.time_to_accuracy.torch_models import build, load_flax
+from train.config import Config
+from train.data.batches import steps_per_epoch, test_batches, train_batches
+from train.data.registry import load_dataset
+from train.models.build_model import build_model
+from train.optimizer import make_schedule
+from train.task import init_model
+
+
+def main(rank: int, workers: int, address: str, specification: Specification) -> None:
+    """Joins the others, and serves parts of one training run."""
+    method, task = Method(*specification.method), TASKS[specification.task]
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
+    dist.init_process_group("gloo", f"tcp://{address}:29400", rank=rank, world_size=workers)
+    config = config_of(task, seed=specification.seed)
+    splits = {
+        split: load_dataset(config.dataset, None, config.context, split)
+        for split in ("validation", "test")
+    }
+    trained_on = splits["validation"]
+    batches = train_batches(trained_on, config.batch_size, config.seed, rank, workers)
+    example = next(train_batches(trained_on, config.batch_size, config.seed, rank, workers))
+    flax = build_model(config.model, trained_on.num_classes, example["inputs"].shape[1:])
+    model = build(config.model, trained_on.num_classes, example["inputs"].shape[1:])
+    load_flax(model, init_model(flax, example, config.seed)[0])
+    schedule = make_schedule(
+        config, steps_per_epoch(trained_on, config.batch_size), task.most_steps
+    )
+    optimizer = make_optimizer(model, config)
+    backward, step = averaged(method.name, model, task.embeddings), itertools.count()
+
+    def train(steps: int) -> dict[str, Any]:
+        model.train()
+        losses = []
+        for batch in itertools.islice(batches, steps):
+            rate = float(schedule(next(step)))
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            losses.append(backward(*tensors(batch)))
+            if config.clip_norm is not None:
+                clip(model, config.clip_norm)
+            optimizer.step()
+        means = torch.stack(losses)
+        dist.all_reduce(means)
+        return {"losses": (means / workers).tolist()}
+
+    @torch.no_grad()
+    def scores(split: str) -> dict[str, float]:
+        model.eval()
+        sums = torch.zeros(3, dtype=torch.float64)
+        for batch in test_batches(splits[split], config.batch_size, rank, workers):
+            inputs, labels = tensors(batch)
+            logits, weights = model(inputs), torch.from_numpy(batch["weights"])
+            losses = functional.cross_entropy(
+                logits.reshape(-1, logits.shape[-1]), labels.ravel(), reduction="none"
+            )
+            correct = (logits.argmax(-1) == labels).float()
+            sums += torch.stack(
+                [(losses * weights.ravel()).sum(), (correct * weights).sum(), weights.sum()]
+            ).double()
+        dist.all_reduce(sums)
+        return {"loss": float(sums[0] / sums[2]), "accuracy": float(sums[1] / sums[2])}
+
+    programs = {
+        "first": lambda: train(CHECKED_STEPS),
+        "train": lambda: train(task.check_every),
+        "validation": lambda: scores("validation"),
+        "test": lambda: scores("test"),
+    }
+    about = {
+        "version": f"torch {torch.__version__}",
+        "python": platform.python_version(),
+        "compile_seconds": 0.0,
+        "parameters": sum(x.numel() for x in model.parameters()),
+    }
+    one = torch.ones(1)
+    serve(about, programs, lambda: dist.all_reduce(one))
+
+
+def make_optimizer(model: torch.nn.Module, config: Config) -> torch.optim.Optimizer:
+    """SGD with Nesterov's momentum; kernels decay, biases and normalization layers do not."""
+    groups = [
+        {"params": [x for x in model.parameters() if x.ndim > 1]}
+        | {"weight_decay": config.weight_decay},
+        {"params": [x for x in model.parameters() if x.ndim <= 1]},
+    ]
+    return torch.optim.SGD(
+        groups, lr=config.learning_rate, momentum=config.momentum, nesterov=config.nesterov
+    )
+
+
+def clip(model: torch.nn.Module, largest: float) -> None:
+    """Scales all gradients together to the norm `largest`, if theirs is above it."""
+    grads = [x.grad for x in model.parameters()]
+    norm = torch.nn.utils.get_total_norm(grads)
+    factor = torch.clamp(largest / norm, max=1.0)
+    torch._foreach_mul_(grads, factor)
+
+
+def tensors(batch: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The inputs and the labels of a batch."""
+    return torch.from_numpy(batch["inputs"]), torch.from_numpy(batch["labels"]).long()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Specification.read(sys.argv[4]))

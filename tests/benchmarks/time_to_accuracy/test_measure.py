@@ -1,0 +1,45 @@
+"""What a row says of a run that reached its target, and of one that did not."""
+
+from unittest.mock import MagicMock
+
+import pytest
+
+from benchmarks.hosts.host_processes import Measured
+from benchmarks.time_to_accuracy import measure
+from benchmarks.time_to_accuracy.measure import check_same_losses, results
+
+ABOUT = {"parameters": 7, "compile_seconds": 1.5, "version": "jax 1", "python": "3"}
+TEST = {"loss": 1.9, "accuracy": 0.4}
+CURVE = [(50, 10.0, 3.0, 2.5), (100, 20.0, 6.0, 1.9)]
+
+
+def test_a_run_that_reached_the_target():
+    found = results(CURVE, 1.95, TEST, ABOUT)
+    assert (found["seconds"], found["steps"], found["megabytes"]) == ("20.00", 100, "6.00")
+    assert found["seconds_per_step"] == "0.2000"
+    assert found["curve"] == "50:10.00:3.00:2.5000 100:20.00:6.00:1.9000"
+
+
+def test_a_run_that_missed_it_has_no_time():
+    found = results(CURVE, 1.8, TEST, ABOUT)
+    assert (found["seconds"], found["steps"], found["megabytes"]) == ("", "", "")
+    assert found["validation_loss"] == "1.9000"
+
+
+@pytest.mark.parametrize("difference", [5e-4, 2e-3, float("nan")])
+def test_frameworks_that_train_differently_are_refused(difference, monkeypatch):
+    def processes_of(task, method, seed, hosts, python):
+        losses = [2.0 + (difference if method.framework == "torch" else 0.0)] * 20
+        processes = MagicMock()
+        measured = Measured([1.0], 0.0, 0.0, {"losses": losses})
+        processes.__enter__.return_value.measure.return_value = measured
+        return processes
+
+    monkeypatch.setattr(measure, "processes_of", processes_of)
+    hosts, pythons = MagicMock(), {"jax": "", "torch": ""}
+    if difference < 1e-3:
+        check_same_losses("CNN on MNIST", hosts, pythons)
+        hosts.shape.assert_called_once_with("100gbit")
+        return
+    with pytest.raises(RuntimeError, match="do not train the same"):
+        check_same_losses("CNN on MNIST", hosts, pythons)

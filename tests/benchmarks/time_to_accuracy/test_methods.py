@@ -1,0 +1,33 @@
+"""Every method of every task is a compressor, and embeddings travel dense."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import jaxcompress
+from benchmarks.time_to_accuracy.methods import DENSE, METHODS, chosen, expression
+from benchmarks.time_to_accuracy.tasks import TASKS
+
+OWN = [method for method in METHODS if method.framework == "jax"]
+
+
+@pytest.mark.parametrize("method", OWN, ids=lambda method: method.name)
+@pytest.mark.parametrize("task", TASKS)
+def test_every_method_of_jax_is_a_compressor(method, task):
+    compressor = jaxcompress.parse(expression(method, TASKS[task]))
+    assert compressor.has_memory == (method.name != DENSE["jax"])
+
+
+@pytest.mark.parametrize("method", OWN[1:], ids=lambda method: method.name)
+def test_embeddings_are_sent_dense(method):
+    params = {"token_embedding": jnp.zeros((65, 128)), "kernel": jnp.zeros((128, 128))}
+    compressor = jaxcompress.parse(expression(method, TASKS["transformer 0.4M"]))
+    bits = compressor.message_bits(params)
+    assert bits["token_embedding"] == 32 * 65 * 128
+    assert bits["kernel"] < 32 * 128 * 128 / 1.9
+
+
+def test_filters_see_framework_and_name():
+    assert {method.framework for method in chosen(["torch"])} == {"torch"}
+    assert [method.name for method in chosen(["power_sgd(4)"])] == ["error_feedback(power_sgd(4))"]
+    assert jax.tree.leaves(chosen(["nothing of this name"])) == []

@@ -1,0 +1,16 @@
+"""The settings of the tasks are those of the training program, at a constant rate."""
+
+import pytest
+
+from benchmarks.time_to_accuracy.tasks import TASKS, config_of
+from train.config_rules import check_config
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_config_is_valid_and_validates_before_it_ends(task):
+    config = config_of(TASKS[task], seed=3)
+    check_config(config)
+    assert (config.seed, config.schedule, config.compressor) == (3, "constant", "dense()")
+    assert TASKS[task].most_steps % TASKS[task].check_every == 0
+    # Both frameworks split a batch over two or four hosts.
+    assert config.batch_size % 4 == 0
