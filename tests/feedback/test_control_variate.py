@@ -108,5 +108,5 @@ def test_what_makes_no_sense_is_refused():
     with pytest.raises(ValueError, match="control_variate takes a compressor without a memory"):
         control_variate(error_feedback(top_k(0.1)), 0.5)
     for rate in (0.0, 1.5):
-        with pytest.raises(ValueError, match=r"rate is how fast the shift follows the updates, in \(0, 1\]"):
+        with pytest.raises(ValueError, match=r"rate is how fast the shift follows the updates"):
             control_variate(qsgd(4), rate)
