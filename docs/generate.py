@@ -118,6 +118,7 @@ INNER = (
     "cast('bfloat16')",
     "sign()",
     "rotated(qsgd(4))",
+    "eden(4)",
     "power_sgd(2)",
     "acp_sgd(2)",
     "two_phase(qsgd(4))",

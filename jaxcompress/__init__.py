@@ -14,8 +14,10 @@ from jaxcompress.compressors.builders.sparse_rows import sparse_rows
 from jaxcompress.compressors.low_rank.acp_sgd import acp_sgd
 from jaxcompress.compressors.low_rank.power_sgd import batched_power_sgd, power_sgd
 from jaxcompress.compressors.quantisers.cast import cast
+from jaxcompress.compressors.quantisers.eden import eden
 from jaxcompress.compressors.quantisers.float8 import float8
 from jaxcompress.compressors.quantisers.integer import int2, int4, int8
+from jaxcompress.compressors.quantisers.lloyd_max import lloyd_max
 from jaxcompress.compressors.quantisers.natural import natural
 from jaxcompress.compressors.quantisers.qsgd import qsgd
 from jaxcompress.compressors.quantisers.rotated import rotated
@@ -117,6 +119,8 @@ __all__ = [
     "cast",
     "sign",
     "rotated",
+    "lloyd_max",
+    "eden",
     "power_sgd",
     "acp_sgd",
     "batched_power_sgd",

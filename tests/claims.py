@@ -16,6 +16,7 @@ from invariants import (
 )
 
 from jaxcompress import Compressor, error_feedback, parse, top_k
+from jaxcompress.compressors.quantisers.lloyd_max import normal_levels
 
 
 def exactly(x) -> float:
@@ -104,6 +105,12 @@ def integer_delta(bits: int, group: int) -> Callable[[Any], float]:
         return max(1 / length, 1 - length / (4 * (2 ** (bits - 1) - 1) ** 2))
 
     return delta
+
+
+def lloyd_max_delta(bits: int, group: int) -> Callable[[Any], float]:
+    """The smallest level by the largest, squared, by the entries of a group, of the docstring."""
+    levels = normal_levels(bits)
+    return lambda x: (levels[0] / levels[-1]) ** 2 / min(group, x.size)
 
 
 def nuqsgd_omega(bits: int, group: int = 512) -> Callable[[Any], float]:
@@ -304,6 +311,15 @@ ALL_COMPRESSORS: dict[str, Claims] = {
         contraction=float8_delta(2.0**-3, 2.0**-17 / 57344, 64), limit="float8('e5m2', group=1)"
     ),
     "rotated(qsgd(4), block=64)": Claims(limit="rotated(dense(), block=64)", random=True),
+    "lloyd_max(3, group=64)": Claims(
+        contraction=lloyd_max_delta(3, 64), limit="lloyd_max(3, group=1)"
+    ),
+    "lloyd_max(2, unbiased=True)": Claims(limit="lloyd_max(2, group=1, unbiased=True)"),
+    "eden(4, block=64)": Claims(
+        contraction=lloyd_max_delta(4, 64),
+        no_limit="its smallest block has two entries",
+        random=True,
+    ),
     "rotated(sign(32))": Claims(limit="rotated(cast('float32'))", random=True),
     "power_sgd(2, orthogonalize='cholesky')": Claims(
         contraction=nothing, limit="power_sgd(64, orthogonalize='cholesky')"

@@ -46,6 +46,7 @@ CODECS = {
     "int8": call("int8", group=groups, stochastic=st.booleans()),
     "int4": call("int4", group=groups, stochastic=st.booleans()),
     "int2": call("int2", group=groups, stochastic=st.booleans()),
+    "lloyd_max": call("lloyd_max", st.integers(1, 6), group=groups, unbiased=st.booleans()),
     "float8": call("float8", quoted("e4m3", "e5m2"), group=groups),
     "cast": call("cast", quoted("bfloat16", "float16", "float32")),
     "sign": call("sign", st.sampled_from([32, 64, 4096])),
@@ -53,6 +54,7 @@ CODECS = {
     "dense": call("dense"),
 }
 SHARED = {
+    "eden": call("eden", st.integers(1, 6), block=st.sampled_from([2, 16, 64])),
     "random_k": call("random_k", densities, inner=values, rescale=st.booleans()),
     "bernoulli": call("bernoulli", densities, rescale=st.booleans()),
     "shared_top_k": call("shared_top_k", densities),

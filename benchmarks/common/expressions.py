@@ -44,6 +44,8 @@ TRAINED = {
     "float8": "error_feedback(float8())",
     "sign_majority": "sign_majority()",
     "rotated": "rotated(qsgd(4))",
+    "lloyd_max": "error_feedback(lloyd_max(4))",
+    "eden": "error_feedback(eden(2))",
     # low rank
     "acp_sgd": "error_feedback(acp_sgd(2))",
     "batched_power_sgd": "error_feedback(batched_power_sgd(2))",

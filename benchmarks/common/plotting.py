@@ -9,7 +9,19 @@ from matplotlib.figure import Figure
 FAMILIES = {
     "low rank": ("power_sgd", "svd", "acp_sgd"),
     "quantiser": (
-        *("qsgd", "nuqsgd", "terngrad", "natural", "int", "float8", "cast", "sign", "rotated"),
+        *(
+            "qsgd",
+            "nuqsgd",
+            "terngrad",
+            "natural",
+            "int",
+            "float8",
+            "cast",
+            "sign",
+            "rotated",
+            "lloyd_max",
+            "eden",
+        ),
     ),
     "random entries": ("random_k", "bernoulli", "importance"),
     "structured": ("block_sparse", "row_top_k", "column_top_k", "arc_top_k"),

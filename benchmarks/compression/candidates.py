@@ -42,6 +42,8 @@ CHOSEN = [
             "column_top_k(0.01)",
             "head_top_k(0.25, heads=8)",
             "rotated(sign())",
+            "eden(2)",
+            "eden(4)",
             "batched_power_sgd(4)",
         ),
     ),

@@ -45,6 +45,13 @@ def in_groups(x: jax.Array, group: int) -> Float[Array, "groups group"]:
     return jnp.pad(x.ravel(), (0, -x.size % group)).reshape(-1, group)
 
 
+def group_sizes(groups: Float32[Array, "groups group"], size: int) -> Float32[Array, "groups 1"]:
+    """The number of entries in each row that are no padding, for an array of `size` entries."""
+    rows, group = groups.shape
+    last = size - (rows - 1) * group
+    return jnp.where(jnp.arange(rows)[:, None] < rows - 1, group, last).astype(jnp.float32)
+
+
 def absmax(groups: Float32[Array, "groups group"]) -> Float32[Array, "groups 1"]:
     """The largest magnitude of each group; infinite if an entry of it is not finite."""
     return max_magnitude(groups, axis=1, keepdims=True)

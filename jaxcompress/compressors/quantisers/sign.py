@@ -6,6 +6,7 @@ from jaxcompress.base import Codec, Compressor, parseable
 from jaxcompress.collectives.gathered import gathered
 from jaxcompress.ops.argument_checks import shown
 from jaxcompress.ops.bitpacking import pack, unpack
+from jaxcompress.ops.quantization import group_sizes, in_groups
 
 
 @parseable
@@ -52,12 +53,9 @@ def sign(group: int = 4096) -> Compressor:
 
     def encode(key, x):
         del key
-        flat = x.astype(jnp.float32).ravel()
-        groups = -(-x.size // group)
-        padded = jnp.pad(jnp.abs(flat), (0, groups * group - x.size)).reshape(groups, group)
-        sizes = jnp.where(jnp.arange(groups) < groups - 1, group, x.size - (groups - 1) * group)
-        scale = jnp.sum(padded, axis=1) / sizes.astype(jnp.float32)
-        return pack((flat < 0).astype(jnp.uint32), 1), scale
+        groups = in_groups(x.astype(jnp.float32), group)
+        scale = jnp.sum(jnp.abs(groups), axis=1) / group_sizes(groups, x.size)[:, 0]
+        return pack((groups < 0).ravel()[: x.size].astype(jnp.uint32), 1), scale
 
     def decode(message, like):
         words, scale = message
