@@ -80,8 +80,10 @@ class Call:
                 texts += map(notation_of, value)
             elif parameter.default is parameter.empty:
                 texts.append(notation_of(value))
-            elif (text := notation_of(value)) != notation_of(parameter.default):
-                texts.append(f"{name}={text}")
+            elif (
+                notation_of(value) != notation_of(parameter.default) and value != parameter.default
+            ):
+                texts.append(f"{name}={notation_of(value)}")
         return f"{self.constructor.__name__}({', '.join(texts)})"
 
 

@@ -49,6 +49,7 @@ def test_a_compressor_without_flags_is_a_stateless_contraction():
         (lambda: made(1), "made(1)"),
         (lambda: made(first=1, second="b", option=0.5), "made(1)"),
         (lambda: made(1, "c"), "made(1, second='c')"),
+        (lambda: error_feedback(dense(), decay=1), "error_feedback(dense())"),
         (lambda: made(1, option=None), "made(1, option=None)"),
         (lambda: top_k(density=0.1), "top_k(0.1)"),
         (lambda: top_k(0.1, qsgd(8)), "top_k(0.1, inner=qsgd(8))"),

@@ -1,4 +1,4 @@
-"""Encodes ascending indices in few bits: offsets within blocks, and a count per block."""
+"""Encodes indices in few bits: those within a block, and ascending ones of a whole array."""
 
 import functools
 
@@ -42,6 +42,18 @@ def decode_indices(
     counts = unpack(message[1], _count_bits(count, low), blocks)
     block = jnp.repeat(jnp.arange(blocks, dtype=jnp.int32), counts, total_repeat_length=count)
     return (block << low) | local
+
+
+def encode_block_indices(indices: Int32[Array, " count"], block: int) -> UInt32[Array, " words"]:
+    """Packs indices within blocks of `block` entries, in ``ceil(log2(block))`` bits each."""
+    return pack(as_unsigned(indices), bits_for(block))
+
+
+def decode_block_indices(
+    words: UInt32[Array, " words"], count: int, block: int
+) -> Int32[Array, " count"]:
+    """The indices that `encode_block_indices` packed into `words`."""
+    return unpack(words, bits_for(block), count).astype(jnp.int32)
 
 
 def index_words(count: int, length: int) -> int:

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxcompress.ops.bitpacking import bits_for, words_for
-from jaxcompress.ops.index_coding import decode_indices, encode_indices, index_words
+from jaxcompress.ops.index_coding import (
+    decode_block_indices,
+    decode_indices,
+    encode_block_indices,
+    encode_indices,
+    index_words,
+)
 
 
 @settings(max_examples=12, deadline=None)
@@ -21,6 +27,14 @@ def test_indices_come_back_and_fill_the_words_that_were_promised(length, share, 
     message = encode_indices(jnp.asarray(indices), length)
     assert sum(part.size for part in message) == index_words(count, length)
     np.testing.assert_array_equal(decode_indices(message, count, length), indices)
+
+
+@pytest.mark.parametrize("block", [1, 2, 100, 1024])
+def test_indices_within_blocks_come_back_and_take_their_bits(block):
+    indices = np.random.default_rng(0).integers(0, block, 77).astype(np.int32)
+    words = encode_block_indices(jnp.asarray(indices), block)
+    assert words.size == words_for(77, bits_for(block))
+    np.testing.assert_array_equal(decode_block_indices(words, 77, block), indices)
 
 
 @pytest.mark.parametrize("where", ["first", "last", "one block"])

@@ -3,13 +3,16 @@
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 
 from jaxcompress.base import Codec, Compressor
 from jaxcompress.collectives.gathered import gathered
 from jaxcompress.ops import codecs
-from jaxcompress.ops.bitpacking import as_unsigned, bits_for, pack, unpack
-from jaxcompress.ops.index_coding import decode_indices, encode_indices
+from jaxcompress.ops.index_coding import (
+    decode_block_indices,
+    decode_indices,
+    encode_block_indices,
+    encode_indices,
+)
 from jaxcompress.ops.sparse_array import Sparse, in_rows, row_shape
 
 # Least number of values in one chunk, so that a 32-bit scale is shared by enough of them.
@@ -53,7 +56,7 @@ def sparse(
         encoded = codecs.encode(values, key, selected.values.ravel())
         if block is None:
             return encode_indices(indices, selected.length), encoded
-        return pack(as_unsigned(indices), bits_for(selected.length)), encoded
+        return encode_block_indices(indices, selected.length), encoded
 
     def decode(message, like):
         count, length = row_shape(like.size, block)
@@ -61,7 +64,7 @@ def sparse(
         if block is None:
             indices = decode_indices(message[0], size, length)
         else:
-            indices = unpack(message[0], bits_for(length), size).astype(jnp.int32)
+            indices = decode_block_indices(message[0], size, length)
         found = codecs.decode(values, message[1], jax.ShapeDtypeStruct((size,), like.dtype))
         shape = (count, kept(length))
         return Sparse(indices.reshape(shape), found.reshape(shape), length)
