@@ -71,19 +71,17 @@ class Call:
     arguments: dict[str, Any]
 
     def __repr__(self) -> str:
-        texts = []
-        for name, parameter in inspect.signature(self.constructor).parameters.items():
-            if name not in self.arguments:
-                continue
-            value = self.arguments[name]
+        texts, parameters = [], inspect.signature(self.constructor).parameters
+        for name, value in self.arguments.items():
+            parameter, default = parameters[name], parameters[name].default
             if parameter.kind is parameter.VAR_POSITIONAL:
                 texts += map(notation_of, value)
-            elif parameter.default is parameter.empty:
+            elif default is parameter.empty:
                 texts.append(notation_of(value))
-            elif (
-                notation_of(value) != notation_of(parameter.default) and value != parameter.default
-            ):
-                texts.append(f"{name}={notation_of(value)}")
+            elif isinstance(value, int | float) and value == default:
+                continue  # 1 and 1.0 are the same argument
+            elif (text := notation_of(value)) != notation_of(default):
+                texts.append(f"{name}={text}")
         return f"{self.constructor.__name__}({', '.join(texts)})"
 
 

@@ -1,9 +1,11 @@
 """The core records: what a call writes and visits, and state of one worker as a pytree."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from jaxcompress import (
@@ -66,6 +68,14 @@ def test_a_compressor_without_flags_is_a_stateless_contraction():
 )
 def test_the_repr_is_the_canonical_call(compressor, text):
     assert repr(compressor()) == text
+
+
+def test_the_repr_of_a_users_array_needs_no_truth_value():
+    @parseable
+    def weighted(inner: Compressor, weights: Any = None) -> Compressor:
+        return inner._replace(call=None)
+
+    assert repr(weighted(dense(), np.arange(2))) == "weighted(dense(), weights=array([0, 1]))"
 
 
 def test_a_call_holds_the_constructor_and_what_it_was_given():

@@ -5,6 +5,20 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float32
 
+from jaxcompress.ops.argument_checks import shown
+
+LARGEST_BLOCK = 4096
+
+
+def check_block(block: int) -> None:
+    """ValueError unless `block` is a number of entries that can be rotated together."""
+    whole = isinstance(block, int) and not isinstance(block, bool) and 2 <= block <= LARGEST_BLOCK
+    if not whole or block & (block - 1):
+        raise ValueError(
+            "block is the number of entries rotated together, a power of two from 2 to"
+            f" {LARGEST_BLOCK}; got {shown(block)}."
+        )
+
 
 def hadamard(rows: Float32[Array, "rows length"]) -> Float32[Array, "rows length"]:
     """Each row times the orthonormal Hadamard matrix, its own inverse; the length must be ``2^b``.

@@ -66,11 +66,11 @@ def int8(group: int = 256, stochastic: bool = False) -> Compressor:
 def int4(group: int = 64, stochastic: bool = False) -> Compressor:
     """Rounds to a level ``-7 … 7`` times a scale of the group, in 4 bits.
 
-    To nearest, the largest level is ``max |x|`` of the group or a smaller number, beyond which
-    entries are clipped. Of four such numbers it takes the one of least squared error, and then
-    ``scale = <x, level> / <level, level>``, which has the least squared error for these levels. It
-    errs about 1.3 times less than with ``max |x|`` alone. The bounds of `int8` hold, for the group
-    as a whole; only zeros are exact. With `stochastic` it is as `int8`.
+    To nearest, levels are those of entries clipped at 1, 0.88, 0.75 or 0.6 times ``max |x|`` of the
+    group. For each, ``scale = <x, level> / <level, level>``, at most ``max |x| / 7``, has the least
+    squared error, and the best of the four is taken. On normal entries the squared error is 1.1
+    times smaller than with ``max |x| / 7``, and 1.3 times in groups of 256. The bound on
+    ``|residual|^2`` of `int8` holds; only zeros are exact. With `stochastic` it is as `int8`.
 
     Example:
       >>> int4(stochastic=True)
@@ -131,17 +131,23 @@ def _least_squares(
         return jnp.clip(jnp.round(share * (steps / width)), -steps, steps)
 
     def sums(level: jax.Array) -> tuple[jax.Array, jax.Array]:
+        # No product is negative. Without the magnitude, XLA calls a library on CPUs that takes
+        # eight times as long.
         return (
-            jnp.sum(share * level, axis=1, keepdims=True),
+            jnp.sum(jnp.abs(share * level), axis=1, keepdims=True),
             jnp.maximum(jnp.sum(level**2, axis=1, keepdims=True), 1.0),
         )
 
     found = [sums(rounded(width)) for width in ranges]
-    # |x - s level|^2 with the best s is |x|^2 - <x, level>^2 / |level|^2.
-    gains = jnp.stack([product**2 / squares for product, squares in found])
-    best = jnp.argmax(gains, axis=0)
-    product, squares = (
-        jnp.select([best == k for k in range(len(ranges))], part)
-        for part in map(list, zip(*found, strict=True))
+    # No entry becomes larger than the largest, which may be the largest of its dtype.
+    factors = jnp.stack([jnp.minimum(product / squares, 1 / steps) for product, squares in found])
+    # |x|^2 - |x - f level|^2 = f (2 <x, level> - f |level|^2).
+    gains = jnp.stack(
+        [
+            f * (2 * product - f * squares)
+            for f, (product, squares) in zip(factors, found, strict=True)
+        ]
     )
-    return rounded(jnp.array(ranges, jnp.float32)[best]), product / squares * steps
+    best = jnp.argmax(gains, axis=0)
+    factor = jnp.take_along_axis(factors, best[None], axis=0)[0]
+    return rounded(jnp.array(ranges, jnp.float32)[best]), factor * steps

@@ -41,17 +41,20 @@ def lloyd_max(bits: int, group: int = 1024, unbiased: bool = False) -> Compresso
     How it travels: `bits` bits per entry and one float32 per group; with more workers in two phases
     (see `gathered`).
 
-    Guarantees: ``|residual|^2 <= (1 - delta) |x|^2`` with ``delta = <x, c>^2 / (|x|^2 |c|^2)`` of
-    the group, at least ``1 / group`` times the square of the smallest level by the largest. Biased:
-    use it inside `error_feedback`. With `unbiased`, ``|residual|^2 = (1 / delta - 1) |x|^2``, and
-    ``E[residual] = 0`` over a uniformly random rotation of the group; `error_feedback` takes it for
-    2 bits and more, where it contracts normal entries well. A zero becomes the smallest level; a
-    group of zeros stays zero. A group with an infinite or NaN entry decodes to NaN.
+    Guarantees, for float32 in its normal range: ``|residual|^2 <= (1 - delta) |x|^2`` with
+    ``delta = <x, c>^2 / (|x|^2 |c|^2)`` of the group, at least ``1 / group`` times the square of
+    the smallest level by the largest. Biased: use it inside `error_feedback`. With `unbiased`,
+    ``|residual|^2 = (1 / delta - 1) |x|^2``, and ``E[residual] = 0`` over a uniformly random
+    rotation of the group; `error_feedback` takes it for 2 bits and more, where it contracts normal
+    entries well. An entry may become larger than the largest of its group, and a float16 infinite.
+    A zero becomes the smallest level; a group of zeros stays zero. A group with an infinite or NaN
+    entry decodes to NaN.
 
     Args:
       bits: Bits per entry, 1 to 6.
       group: Entries that share a scale, at least 1.
-      unbiased: Scales so that the mean of many rotations is exact, with a larger squared error.
+      unbiased: Scales so that the mean over uniformly random rotations is exact, with a larger
+        squared error.
 
     Returns:
       A `Compressor` without state.
@@ -85,11 +88,12 @@ def lloyd_max(bits: int, group: int = 1024, unbiased: bool = False) -> Compresso
         share = share / jnp.where(rms == 0, 1.0, rms)
         number = _nearest(jnp.abs(share), levels)
         magnitude = _level(number, levels)
-        product = jnp.sum(jnp.abs(share) * magnitude, axis=1, keepdims=True)
+        # The magnitude of the products: of two factors XLA makes a slow library call on CPUs.
+        product = jnp.sum(jnp.abs(share * magnitude), axis=1, keepdims=True)
         inside = jnp.arange(groups.shape[1]) < sizes
         squares = jnp.sum(jnp.where(inside, magnitude**2, 0.0), axis=1, keepdims=True)
         unit = sizes / jnp.where(product == 0, 1.0, product) if unbiased else product / squares
-        scale = safe_scale(largest * rms * unit, 1 / levels[0])
+        scale = safe_scale(largest * (rms * unit), 1 / levels[0])
         code = 2 * number + (share < 0)
         return pack(code.astype(jnp.uint32).ravel()[: x.size], bits), scale[:, 0]
 

@@ -7,10 +7,8 @@ import jax.numpy as jnp
 
 from jaxcompress.base import Compressor, parseable
 from jaxcompress.compressors.builders.linear import linear
-from jaxcompress.ops.argument_checks import check_stateless, shown
-from jaxcompress.ops.hadamard import hadamard
-
-LARGEST_BLOCK = 4096
+from jaxcompress.ops.argument_checks import check_stateless
+from jaxcompress.ops.hadamard import check_block, hadamard
 
 
 @parseable
@@ -53,12 +51,7 @@ def rotated(inner: Compressor, block: int = 1024) -> Compressor:
       <https://arxiv.org/abs/2105.08339>`_, 2021
     """
     check_stateless("rotated", inner)
-    whole = isinstance(block, int) and not isinstance(block, bool) and 2 <= block <= LARGEST_BLOCK
-    if not whole or block & (block - 1):
-        raise ValueError(
-            "block is the number of entries turned together, a power of two from 2 to"
-            f" {LARGEST_BLOCK}; got {shown(block)}."
-        )
+    check_block(block)
 
     def project(key, x):
         rows, length = _row_shape(x.size, block)

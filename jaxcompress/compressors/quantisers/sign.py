@@ -53,14 +53,15 @@ def sign(group: int = 4096) -> Compressor:
 
     def encode(key, x):
         del key
-        groups = in_groups(x.astype(jnp.float32), group)
+        flat = x.astype(jnp.float32).ravel()
+        groups = in_groups(flat, group)
         scale = jnp.sum(jnp.abs(groups), axis=1) / group_sizes(groups, x.size)[:, 0]
-        return pack((groups < 0).ravel()[: x.size].astype(jnp.uint32), 1), scale
+        return pack((flat < 0).astype(jnp.uint32), 1), scale
 
     def decode(message, like):
         words, scale = message
         negative = unpack(words, 1, like.size).astype(bool)
-        size = jnp.repeat(scale, group)[: like.size]
+        size = jnp.repeat(scale, min(group, max(1, like.size)))[: like.size]
         return jnp.where(negative, -size, size).reshape(like.shape).astype(like.dtype)
 
     return gathered(Codec(encode, decode, chunk=group))

@@ -27,7 +27,7 @@ def rounded(x, bits, group):
             scale = np.abs(part).max() * width / steps
             level = np.clip(np.round(part / scale), -steps, steps)
             if bits < 8:
-                scale = part @ level / (level @ level)
+                scale = min(part @ level / (level @ level), np.abs(part).max() / steps)
             tried.append(level * scale)
         out[start : start + group] = min(tried, key=lambda sent: np.sum((part - sent) ** 2))
     return out

@@ -104,6 +104,14 @@ def test_scales_of_least_squares_err_less_than_the_largest_magnitude(compressor,
     assert energy(np.asarray(round_trip(compressor, jnp.asarray(x))) - x) * least < plain
 
 
+def test_no_entry_of_float16_becomes_infinite():
+    x = np.random.default_rng(12).uniform(-1, 1, (200, 64))
+    x[:, 0] = 1
+    updates = jnp.asarray(x * 65504, jnp.float16)
+    for compressor in (int2(64), int4(64)):
+        assert np.all(np.isfinite(round_trip(compressor, updates)))
+
+
 def test_a_last_group_that_is_not_full_has_a_scale_of_its_own_entries():
     # Padding is no entry: without it the scale of two entries would be that of a group of 64.
     x = jnp.asarray([1.0] * 64 + [3.0, -3.0])
@@ -130,6 +138,18 @@ def test_error_feedback_takes_what_contracts():
 def test_arguments_out_of_range_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         lloyd_max(*arguments)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize("block", [0, 3, 8192, True, "x"])
+def test_eden_names_the_block_that_it_refuses(block):
+    with pytest.raises(ValueError, match="block is the number of entries rotated together"):
+        eden(4, block)
+
+
+def test_a_group_longer_than_any_array_is_one_group():
+    x = random_updates(3, jnp.zeros(100))
+    assert_close(round_trip(lloyd_max(4, 2**31), x[0]), round_trip(lloyd_max(4, 100), x[0]))
 
 
 def test_bits_are_those_of_the_levels_and_one_scale_per_group():
