@@ -38,7 +38,12 @@ def chosen(only: Sequence[str]) -> list[Method]:
 
 
 def expression(method: Method, task: Task) -> str:
-    """The compressor's text; embeddings are sent dense, since low rank does not suit them."""
+    """The compressor's text; embeddings are sent dense, since low rank does not suit them.
+
+    Empty for PyTorch's methods.
+    """
+    if method.framework == "torch":
+        return ""
     if not task.embeddings or method == METHODS[0]:
         return method.name
     outer, inner = method.name.split("(", 1)
