@@ -21,8 +21,14 @@ def averaged(method: str, model: torch.nn.Module, embeddings: bool) -> Backward:
 
 
 def _ddp(method: str, model: torch.nn.Module) -> Backward:
-    # The statistics of BatchNorm stay local, which sends less than DDP's default.
-    wrapped = DistributedDataParallel(model, gradient_as_bucket_view=True, broadcast_buffers=False)
+    # The statistics of BatchNorm stay local, which sends less than DDP's default. The PowerSGD hook
+    # gets one bucket: those of several mix up their all-reduces over gloo, and the run aborts.
+    wrapped = DistributedDataParallel(
+        model,
+        gradient_as_bucket_view=True,
+        broadcast_buffers=False,
+        bucket_cap_mb=1000 if "PowerSGD" in method else None,
+    )
     if "fp16" in method:
         wrapped.register_comm_hook(None, fp16_compress_hook)
     if "PowerSGD" in method:

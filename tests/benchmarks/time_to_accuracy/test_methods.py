@@ -31,3 +31,8 @@ def test_filters_see_framework_and_name():
     assert {method.framework for method in chosen(["torch"])} == {"torch"}
     assert [method.name for method in chosen(["power_sgd(4)"])] == ["error_feedback(power_sgd(4))"]
     assert jax.tree.leaves(chosen(["nothing of this name"])) == []
+
+
+@pytest.mark.parametrize("method", [each for each in METHODS if each.framework == "torch"])
+def test_methods_of_pytorch_have_no_expression(method):
+    assert expression(method, TASKS["transformer 4M"]) == ""
