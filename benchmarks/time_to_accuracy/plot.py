@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from benchmarks.common.plotting import save
@@ -10,6 +11,7 @@ from benchmarks.common.results import Row
 from benchmarks.time_to_accuracy.methods import METHODS
 
 NAMES = [(method.framework, method.name) for method in METHODS]
+COLOURS = colormaps["tab20"]  # enough for all methods
 
 
 def plot(rows: Sequence[Row], path: Path) -> Path:
@@ -32,7 +34,7 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
                 axes.plot(
                     [point[column] for point in points],
                     [point[3] for point in points],
-                    color=f"C{number % 10}",
+                    color=COLOURS(number),
                     linestyle="-" if row["framework"] == "jax" else "--",
                     linewidth=1.4,
                     label=row["method"],
