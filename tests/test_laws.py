@@ -70,6 +70,13 @@ def test_every_public_scheme_is_among_them():
     assert all(any(f"{name}(" in text for text in ALL_COMPRESSORS) for name in schemes)
 
 
+@pytest.mark.xdist_group("group")
+def test_the_laws_of_a_compressor_share_a_process(request):
+    """Some versions of pytest and pytest-xdist lose the groups without a word."""
+    if request.config.getoption("loadgroup", False):
+        assert request.node.nodeid.endswith("@group")
+
+
 # The law.
 
 

@@ -29,6 +29,10 @@ def train_together(*of_each: tuple[str, ...]) -> list:
     return [finish(process) for process in processes]
 
 
+# The tests of this group share the run of one process.
+same_run = pytest.mark.xdist_group("one process")
+
+
 @pytest.fixture(scope="module")
 def one_process(tmp_path_factory):
     """The workdir and the summary of one process with two devices."""
@@ -36,6 +40,7 @@ def one_process(tmp_path_factory):
     return workdir, summary_of(train(*TWO_EPOCHS, "--workdir", str(workdir)))
 
 
+@same_run
 def test_two_processes_equal_one_process_with_two_devices(tmp_path, one_process):
     workdir, expected = one_process
     arguments = (*TWO_EPOCHS, "--workdir", str(tmp_path))
@@ -51,6 +56,7 @@ def test_two_processes_equal_one_process_with_two_devices(tmp_path, one_process)
     assert "test_accuracy" not in other.stdout + other.stderr
 
 
+@same_run
 def test_two_processes_resume_the_run_of_one(tmp_path, one_process):
     workdir, expected = one_process
     shutil.copytree(workdir, tmp_path, dirs_exist_ok=True)

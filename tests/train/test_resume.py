@@ -17,6 +17,9 @@ LONG = (*SMALL, "--epochs", "30", "--checkpoint-every-steps", "40", "--log-every
 LONG = (*LONG, "--eval-every-epochs", "10")
 LAST_STEP = 330
 
+# One process runs them all, so that the uninterrupted run is made once.
+pytestmark = pytest.mark.xdist_group("resume")
+
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory) -> tuple[Path, dict]:

@@ -26,7 +26,7 @@ def test_every_request_is_one_timed_selection(tmp_path, monkeypatch):
     with torch_selection(Path(sys.executable), [1000, 1000], density=0.01, threads=2) as torch:
         assert torch.version == "2.0-stand-in"
         assert all(torch.milliseconds() >= 20 for _ in range(2))
-    assert torch.process.poll() is not None
+    assert torch.worker.process.poll() is not None
 
 
 def test_an_environment_without_torch_is_reported(tmp_path, monkeypatch, capfd):

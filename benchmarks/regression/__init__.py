@@ -1,0 +1,1 @@
+"""Is any compressor slower than at an earlier commit?"""

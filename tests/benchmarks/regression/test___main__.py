@@ -1,0 +1,36 @@
+"""This checkout compared with its own commit, on one compressor."""
+
+import csv
+import subprocess
+
+import pytest
+
+from benchmarks.common import results
+from benchmarks.common.environment import REPOSITORY
+from benchmarks.regression.__main__ import Options, around, checkout, main
+
+HAS_COMMITS = not subprocess.run(
+    ["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, check=False
+).returncode
+pytestmark = pytest.mark.skipif(not HAS_COMMITS, reason="not a git repository with a commit")
+
+
+def test_a_row_has_both_times_their_ratio_and_the_copies(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    main(Options(since="HEAD", data=("1M",), only=("block_max(128)",), rounds=1))
+    (row,) = csv.DictReader((tmp_path / "regression.csv").read_text().splitlines())
+    before, after = float(row["before_median_ms"]), float(row["after_median_ms"])
+    assert float(row["ratio"]) == pytest.approx(after / before, abs=0.05)
+    assert row["before_copies"] == row["after_copies"] != "0.00"
+    assert row["since"] == "HEAD"
+    assert "| 1M | `block_max(128)` |" in capsys.readouterr().out
+
+
+def test_an_unknown_commit_is_named():
+    with pytest.raises(SystemExit, match="no-such-commit"), checkout("no-such-commit"):
+        pass
+
+
+def test_no_memory_around_what_does_not_contract():
+    assert around("top_k(0.01)") == "error_feedback(top_k(0.01))"
+    assert around("qsgd(2)") == "qsgd(2)"
