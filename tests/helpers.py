@@ -3,7 +3,6 @@ compare.
 """
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -208,5 +207,5 @@ def mean_over_workers(tree: Any) -> Any:
 
 
 def energy(x: Any) -> float:
-    """|x|^2 in float64."""
-    return math.fsum(np.square(np.asarray(x, np.float64)).ravel())
+    """|x|^2, summed in more than float64 where the platform has it."""
+    return float(np.sum(np.square(np.asarray(x, np.longdouble))))

@@ -3,11 +3,13 @@
     python -m benchmarks.compiled                      all programs: hours
     python -m benchmarks.compiled --platform cpu --workers 8 64 --only dense two_phase
     python -m benchmarks.compiled --platform tpu --workers 8 --bucket-mib 16
+    python -m benchmarks.compiled --platform gpu --workers 8 --only dense block_max
     python -m benchmarks.compiled --platform none      tables and plots of the files
 
-The programs are for 8 to 256 TPU chips and 8 to 64 CPU workers. Programs that are in the file are
-skipped. TPU programs need libtpu, but no TPU: ``pip install "jax[tpu]"`` in its own environment.
-Without libtpu they are skipped. The columns:
+The programs are for 8 to 256 TPU chips, 8 and 16 H100, 8 B200, and 8 to 64 CPU workers. Programs
+that are in the file are skipped. TPU programs need libtpu, but no TPU: ``pip install "jax[tpu]"``
+in its own environment. GPU programs need ``pip install "jax[cuda12]"``, but no GPU. Without them
+they are left out. The columns:
 
 - `requested_bytes`, `wire_bytes`: what one worker sends per step with ring collectives, counted in
   the jaxpr and in the compiled program. `times_dense`: how many times less than dense with the
@@ -16,14 +18,16 @@ Without libtpu they are skipped. The columns:
   statistics.
 - `temp_copies`: memory beyond arguments and results, in copies of the gradients (102 MB), and how
   much more that is than dense.
-- `buckets`: `bucket_bytes` of `compress` in MiB. `flags`: whether `benchmarks.compiled.tpu`'s
-  `ASYNCHRONOUS` was set. A dense bucket is one all-reduce with an operand per array. With those
-  flags, the TPU compiler splits it again; without them, it combines all buckets. So the size of
-  dense buckets hardly matters there.
+- `kernels`: of GPU programs, what is launched in a step: fusions, library calls, copies and loops.
+  At 2 to 5 microseconds each they are what many small arrays cost there. `loops`: loops among them.
+- `buckets`: `bucket_bytes` of `compress` in MiB. `flags`: whether `ASYNCHRONOUS` of
+  `benchmarks.compiled.tpu` or `benchmarks.compiled.gpu` was set. A dense bucket is one all-reduce
+  with an operand per array. With those flags, the TPU compiler splits it again; without them, it
+  combines all buckets. So the size of dense buckets hardly matters there.
 - `overlapping`: collectives with a start, an end and something in between. `early`: collectives
   that start before the backward pass has ended. `backward_between`: the share of the backward
   pass's expected cycles between start and end: the mean over collectives, weighted by bytes.
-  These are for TPUs only; compiled_schedule.csv has a row per collective.
+  On GPUs, kernels instead of cycles. compiled_schedule.csv has a row per collective.
 """
 
 import time
@@ -61,8 +65,8 @@ def _show(rows: list[dict[str, str]], schedule: list[dict[str, str]]) -> None:
         print(markdown(each) if each else "", end="\n\n")
     if rows:
         print(plot_bytes(rows, PROGRAMS.picture))
-    if schedule:
-        print(plot_schedule(schedule, SCHEDULES.picture))
+    if on_tpus := [row for row in schedule if row["platform"] == "tpu"]:
+        print(plot_schedule(on_tpus, SCHEDULES.picture))
 
 
 if __name__ == "__main__":

@@ -9,10 +9,22 @@ import jaxcompress
 from benchmarks.common.expressions import AT_SCALE
 from benchmarks.common.filters import check_filters, matches
 from benchmarks.common.results import Results, Row, position
-from benchmarks.compiled import tpu
+from benchmarks.compiled import gpu, tpu
 
 SWEPT = AT_SCALE[:4]  # also with buckets and flags: one of each kind of collective
 CPU_WORKERS, TPU_WORKERS = (8, 16, 32, 64), (8, 256)
+GPU_WORKERS = {"h100": (8, 16), "b200": (8,)}
+WITH_BUCKETS = {("tpu", min(TPU_WORKERS)), ("h100", 8)}
+# On GPUs the number of kernels matters, so one of each kind of local work.
+ON_GPUS = [
+    *SWEPT,
+    "error_feedback(block_top_k(0.01))",
+    "error_feedback(whole_model(block_top_k(0.01)))",
+    "error_feedback(block_max())",
+    "error_feedback(one_phase(qsgd(4)))",
+    "error_feedback(one_phase(sign()))",
+    "error_feedback(top_k(0.01))",
+]
 
 
 class Case(NamedTuple):
@@ -29,18 +41,18 @@ class Case(NamedTuple):
 class Options:
     """Which programs."""
 
-    platform: tuple[Literal["cpu", "tpu", "none"], ...] = ("cpu", "tpu")
-    workers: tuple[int, ...] = ()  # without any: CPU_WORKERS and TPU_WORKERS
+    platform: tuple[Literal["cpu", "tpu", "gpu", "none"], ...] = ("cpu", "tpu", "gpu")
+    workers: tuple[int, ...] = ()  # without any: CPU_WORKERS, TPU_WORKERS and GPU_WORKERS
     # Compiles with the compressors that contain one of these texts; without any, with all.
     only: tuple[str, ...] = ()
-    # On 8 TPU chips, with ASYNCHRONOUS; the first size also without.
+    # On 8 TPU chips or H100, with ASYNCHRONOUS; the first size also without.
     bucket_mib: tuple[float, ...] = (16, 4, 64)
     images_per_worker: int = 32  # the batch of one worker
     again: bool = False  # also compiles the programs that are in the file
 
     def __post_init__(self) -> None:
         """ValueError for a filter that no compressor matches."""
-        check_filters(self.only, AT_SCALE)
+        check_filters(self.only, [*AT_SCALE, *ON_GPUS])
 
 
 def chosen(options: Options) -> list[Case]:
@@ -50,9 +62,10 @@ def chosen(options: Options) -> list[Case]:
     """
     done = set() if options.again else {case_of(row) for row in PROGRAMS.read()}
     cases = [case for platform in options.platform for case in of_platform(platform, options)]
-    if any(case.platform == "tpu" for case in cases) and (lacks := tpu.missing()):
-        print(f"No TPU rows: {lacks}", file=sys.stderr)
-        cases = [case for case in cases if case.platform != "tpu"]
+    for kind, names in ((tpu, {"tpu"}), (gpu, set(gpu.CARDS))):
+        if names & {case.platform for case in cases} and (lacks := kind.missing()):
+            print(f"Left out: {lacks}", file=sys.stderr)
+            cases = [case for case in cases if case.platform not in names]
     if cpu := [case.workers for case in cases if case.platform == "cpu"]:
         jaxcompress.virtual_cpu_workers(max(cpu))
     return [case for case in cases if case not in done and matches(case.compressor, options.only)]
@@ -60,19 +73,20 @@ def chosen(options: Options) -> list[Case]:
 
 def of_platform(platform: str, options: Options) -> Iterator[Case]:
     """The cases of one platform, finished or not."""
-    if platform == "none":
-        return
-    for workers in options.workers or (CPU_WORKERS if platform == "cpu" else TPU_WORKERS):
-        for compressor in AT_SCALE:
-            yield Case(platform, workers, compressor, "", "default")
-            if platform == "tpu" and workers == min(TPU_WORKERS) and compressor in SWEPT:
-                buckets = [f"{mib:g}" for mib in options.bucket_mib]
-                yield from (
-                    Case(platform, workers, compressor, one, "default") for one in buckets[:1]
-                )
-                yield from (
-                    Case(platform, workers, compressor, one, "asynchronous") for one in buckets
-                )
+    machines = {"cpu": {"cpu": CPU_WORKERS}, "tpu": {"tpu": TPU_WORKERS}, "gpu": GPU_WORKERS}
+    compressors = ON_GPUS if platform == "gpu" else AT_SCALE
+    plain = [
+        Case(machine, workers, compressor, "", "default")
+        for machine, numbers in machines.get(platform, {}).items()
+        for workers in options.workers or numbers
+        for compressor in compressors
+    ]
+    for case in plain:
+        yield case
+        if (case.platform, case.workers) in WITH_BUCKETS and case.compressor in SWEPT:
+            sizes = [f"{mib:g}" for mib in options.bucket_mib]
+            yield from (case._replace(buckets=one) for one in sizes[:1])
+            yield from (case._replace(buckets=one, flags="asynchronous") for one in sizes)
 
 
 def case_of(row: dict[str, str]) -> Case:
@@ -89,7 +103,7 @@ def _order(row: Row) -> tuple:
         case.workers,
         float(case.buckets or 0),
         case.flags,
-        position(AT_SCALE, case.compressor),
+        position([*AT_SCALE, *ON_GPUS], case.compressor),
         int(row.get("place", 0)),
     )
 

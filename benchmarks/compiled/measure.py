@@ -3,9 +3,10 @@
 from typing import Any
 
 import optax
+from jax.sharding import Mesh
 
 import jaxcompress
-from benchmarks.compiled import tpu
+from benchmarks.compiled import gpu, kernels, tpu
 from benchmarks.compiled.cases import Case
 from benchmarks.compiled.schedule import Span, spans
 from benchmarks.compiled.traced_step import gradient_bytes, trace_step
@@ -16,18 +17,18 @@ QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_pass
 
 
 def compile_case(case: Case, images_per_worker: int) -> tuple[dict[str, Any], list[Span]]:
-    """A program's row, and its schedule on TPUs."""
+    """A program's row, and its schedule on TPUs and GPUs."""
     arguments = {"bucket_bytes": int(float(case.buckets) * 2**20)} if case.buckets else {}
     compress = jaxcompress.compress(jaxcompress.parse(case.compressor), **arguments)
-    on_tpu = case.platform == "tpu"
-    mesh = tpu.tpu_mesh(case.workers) if on_tpu else jaxcompress.data_mesh(case.workers)
+    mesh, flags = target(case)
     traced = trace_step(
         optax.chain(compress, optax.sgd(0.1, momentum=0.9)), mesh, images_per_worker
     )
-    flags = tpu.ASYNCHRONOUS if case.flags == "asynchronous" else None
-    compiled = traced.lower().compile(flags if on_tpu else QUICKLY)
+    compiled = traced.lower().compile(flags)
     text = compiled.as_text()
-    traffic, found = jaxcompress.traffic_of_hlo(text), spans(text) if on_tpu else []
+    traffic = jaxcompress.traffic_of_hlo(text)
+    found = spans(text) if case.platform != "cpu" else []
+    on_gpu = case.platform in gpu.CARDS
     row = {
         **case._asdict(),
         "requested_bytes": jaxcompress.traffic_of_jaxpr(traced.jaxpr).wire_bytes,
@@ -35,9 +36,22 @@ def compile_case(case: Case, images_per_worker: int) -> tuple[dict[str, Any], li
         "payload_bytes": traffic.payload_bytes,
         "collectives": sum(each.count for each in traffic.collectives),
         "temp_copies": f"{compiled.memory_analysis().temp_size_in_bytes / gradient_bytes():.2f}",
+        "kernels": kernels.kernels(text) if on_gpu else "",
+        "loops": kernels.loops(text) if on_gpu else "",
         **overlap(found),
     }
     return row, found
+
+
+def target(case: Case) -> tuple[Mesh, dict[str, Any]]:
+    """The devices that a case is compiled for, and the compiler's options."""
+    asynchronous = case.flags == "asynchronous"
+    if case.platform == "tpu":
+        return tpu.tpu_mesh(case.workers), tpu.ASYNCHRONOUS if asynchronous else {}
+    if case.platform in gpu.CARDS:
+        flags = gpu.NO_AUTOTUNING | (gpu.ASYNCHRONOUS if asynchronous else {})
+        return gpu.gpu_mesh(case.platform, case.workers), flags
+    return jaxcompress.data_mesh(case.workers), QUICKLY
 
 
 def overlap(found: list[Span]) -> dict[str, Any]:

@@ -14,7 +14,11 @@ OVERLAPPING, ALONE = "#1f5fa8", "#c4501b"
 
 def plot_bytes(rows: Sequence[Row], path: Path) -> Path:
     """What one worker sends per step, one panel per platform, written to `path`."""
-    plain = [row for row in rows if not row["buckets"] and row["flags"] == "default"]
+    plain = [
+        row
+        for row in rows
+        if not row["buckets"] and row["flags"] == "default" and row["platform"] in ("cpu", "tpu")
+    ]
     platforms = list(dict.fromkeys(row["platform"] for row in plain))
     figure = Figure(figsize=(1 + 4.4 * len(platforms), 5.4), layout="constrained")
     for axes, platform in zip(

@@ -1,7 +1,8 @@
-"""What a TPU runs between the start and the end of each collective, read from its program.
+"""What runs between the start and the end of each collective, read from a scheduled program.
 
-A scheduled program lists its instructions in the order in which the chip starts them. The compiler
-writes the expected cycles of each. The backward pass is known by its name: JAX calls it
+A scheduled program lists its instructions in the order in which the device starts them. The TPU
+compiler writes the expected cycles of each. GPU programs have none, so every kernel counts as one
+there. The backward pass is known by its name: JAX calls it
 ``transpose(jvp(…))``.
 
 A synchronous collective is one instruction. An asynchronous one has a start and an end. They are
@@ -14,6 +15,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from benchmarks.compiled.kernels import is_kernel
 from jaxcompress import Collective, traffic_of_hlo
 from jaxcompress.profiling.hlo_text import OPERATIONS, Computation, Instruction, is_part, read_hlo
 
@@ -21,7 +23,7 @@ BACKWARD = "transpose(jvp"
 
 
 class Span(NamedTuple):
-    """Start and end of one collective, as shares of the expected cycles."""
+    """Start and end of one collective, as shares of the expected cycles, or of the kernels."""
 
     collective: Collective
     asynchronous: bool
@@ -40,8 +42,13 @@ def spans(text: str) -> list[Span]:
         raise ValueError("the program is not scheduled: its text has no order of execution.")
     computations, entry = read_hlo(text)
     instructions = list(computations[entry].values())
-    step = _sums(_cycles(one) for one in instructions)
-    backward = _sums(_cycles(one) * is_backward(one, computations) for one in instructions)
+    costs = [_cycles(one) for one in instructions]
+    if not any(costs):
+        costs = [int(is_kernel(one)) for one in instructions]
+    step = _sums(costs)
+    backward = _sums(
+        cost * is_backward(one, computations) for cost, one in zip(costs, instructions, strict=True)
+    )
     found = []
     places = sorted(_places(computations, entry), key=min)
     for collective, mine in zip(traffic_of_hlo(text).collectives, places, strict=True):

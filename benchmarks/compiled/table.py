@@ -29,6 +29,11 @@ def table(rows: Iterable[Row]) -> list[Row]:
                 "more_than_dense": f"{float(row['temp_copies']) - float(beside['temp_copies']):.2f}"
                 if beside
                 else "",
+                "kernels": row.get("kernels", ""),
+                "kernels_beyond_dense": int(row["kernels"]) - int(beside["kernels"])
+                if row.get("kernels") and beside
+                else "",
+                "loops": row.get("loops", ""),
                 **{key: row[key] for key in ("overlapping", "early", "backward_between")},
             }
         )

@@ -1,4 +1,4 @@
-"""ResNet-50's training step, traced for any mesh.
+"""A model's training step, traced for any mesh.
 
 It makes no array, so the mesh need not exist.
 """
@@ -18,11 +18,16 @@ from jaxcompress import PerWorker
 from train.models.build_model import build_model
 from train.task import make_loss
 
-IMAGE_SHAPE, CLASSES = (224, 224, 3), 1000
 
-
-def trace_step(optimizer: optax.GradientTransformation, mesh: Mesh, images_per_worker: int) -> Any:
-    """The traced step on ImageNet's shapes, in float32.
+def trace_step(
+    optimizer: optax.GradientTransformation,
+    mesh: Mesh,
+    images_per_worker: int,
+    name: str = "resnet50",
+    image_shape: tuple[int, ...] = (224, 224, 3),
+    classes: int = 1000,
+) -> Any:
+    """The traced step in float32, by default of ResNet-50 on ImageNet's shapes.
 
     ``.jaxpr`` is the program, and ``.lower().compile()`` compiles it.
 
@@ -30,19 +35,22 @@ def trace_step(optimizer: optax.GradientTransformation, mesh: Mesh, images_per_w
       optimizer: A chain that contains `jaxcompress.compress`.
       mesh: The workers, along the axis ``"data"``; its devices may be those of a topology.
       images_per_worker: The rows of one worker's batch.
+      name: A model of `train`.
+      image_shape: Rows, columns and channels.
+      classes: The number of labels.
     """
-    model = build_model("resnet50", CLASSES, IMAGE_SHAPE)
-    sample = jax.ShapeDtypeStruct((1, *IMAGE_SHAPE), jnp.float32)
+    model = build_model(name, classes, image_shape)
+    sample = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
     variables = jax.eval_shape(
         lambda key, x: model.init(key, x, train=False), jax.random.key(0), sample
     )
     state = rows_of_all(jax.eval_shape(optimizer.init, variables["params"]), mesh.size)
     rows = images_per_worker * mesh.size
     batch = {
-        "inputs": jax.ShapeDtypeStruct((rows, *IMAGE_SHAPE), jnp.float32),
+        "inputs": jax.ShapeDtypeStruct((rows, *image_shape), jnp.float32),
         "labels": jax.ShapeDtypeStruct((rows,), jnp.int32),
     }
-    arguments = (variables["params"], state, variables["batch_stats"], batch)
+    arguments = (variables["params"], state, variables.get("batch_stats", {}), batch)
     specs = (P(), jaxcompress.state_specs(state), P(), P("data"))
     placed = [_placed(tree, spec, mesh) for tree, spec in zip(arguments, specs, strict=True)]
     return jaxcompress.make_train_step(make_loss(model), optimizer, mesh).trace(*placed)
