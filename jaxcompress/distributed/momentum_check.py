@@ -10,22 +10,36 @@ MOMENTUM_FIELDS = ("trace", "mu", "momentum", "ema", "m", "m1", "exp_avg")
 
 
 def check_one_momentum(state: Any) -> None:
-    """ValueError if an optimizer's state has a momentum of its own beside that of
-    `momentum_correction`.
+    """ValueError if an optimizer's state has a momentum of its own beside one that is averaged:
+    that of `momentum_correction`, or of `onebit_adam` and its relatives.
 
     The groups of an ``optax.partition`` are optimizers by themselves, each together with what
     stands around them.
     """
     for nodes in _chains(state):
-        second = [(node, name) for node in nodes for name in MOMENTUM_FIELDS if hasattr(node, name)]
-        if second and any(isinstance(node, MomentumCorrectionState) for node in nodes):
+        averaged = [node for node in nodes if _averages_its_momentum(node)]
+        second = [
+            (node, name)
+            for node in nodes
+            for name in MOMENTUM_FIELDS
+            if hasattr(node, name) and not any(node is one for one in averaged)
+        ]
+        if averaged and second:
             node, name = second[0]
             raise ValueError(
-                "momentum_correction has a momentum before the average, and"
+                f"{type(averaged[0]).__name__} holds a momentum before the average, and"
                 f" {type(node).__name__}.{name} is another one after it: the two would multiply."
-                " After compress use an optimizer without, as optax.sgd(learning_rate); before"
+                " After the average use an optimizer without, as optax.sgd(learning_rate); before"
                 " adam, use error_feedback instead of momentum_correction."
             )
+
+
+def _averages_its_momentum(node: Any) -> bool:
+    """Whether the momentum in this state is what `compress` sends."""
+    return isinstance(node, MomentumCorrectionState) or (
+        any(hasattr(node, name) for name in MOMENTUM_FIELDS)
+        and any(isinstance(part, CompressState) for part in node)
+    )
 
 
 def _chains(state: Any) -> list[list[Any]]:

@@ -15,16 +15,18 @@ from jaxcompress import (
     init_state,
     make_train_step,
     monitor,
+    onebit_adam,
     parse,
     partition,
     power_sgd,
     replicate,
     shard_batch,
+    sign,
     switch,
     top_k,
     warmup,
 )
-from jaxcompress.contrib import sign_majority
+from jaxcompress.contrib import sign_majority, zero_one_adam
 from jaxcompress.distributed.momentum_check import check_one_momentum
 from jaxcompress.feedback.momentum_correction import momentum_correction
 
@@ -191,6 +193,14 @@ def test_momentum_after_it_is_refused(second):
         ValueError, match=r"momentum before the average, and .* is another one after it"
     ):
         init_state(optimizer, PARAMS, data_mesh(WORKERS))
+
+
+def test_momentum_after_a_one_bit_optimizer_is_refused():
+    one_bit = onebit_adam(0.1, compress(error_feedback(sign())))
+    check_one_momentum(optax.chain(one_bit, optax.clip_by_global_norm(1.0)).init(PARAMS))
+    for optimizer in (one_bit, zero_one_adam(0.1, compress(error_feedback(sign())))):
+        with pytest.raises(ValueError, match=r"Moments .* and TraceState.trace is another"):
+            check_one_momentum(optax.chain(optimizer, optax.sgd(1.0, momentum=0.9)).init(PARAMS))
 
 
 def test_groups_of_a_partition_are_optimizers_by_themselves():
