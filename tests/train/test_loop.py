@@ -304,13 +304,15 @@ def test_two_phases_learn_the_digits_as_dense_does(compressor):
     )
 
 
-MNIST = Config(**ALONE, dataset="mnist", workers=8, batch_size=256, epochs=0.5, learning_rate=0.05)
-
-
 @needs_mnist
 def test_compressed_training_on_mnist_stays_near_the_baseline():
-    baseline = train(MNIST)
-    compressed = train(dataclasses.replace(MNIST, compressor="error_feedback(top_k(0.01))"))
+    arguments = "--dataset mnist --workers 4 --batch-size 256 --epochs 0.5 --learning-rate 0.05"
+
+    def summary(*compressor: str) -> Summary:
+        return summary_of(finish(start(*arguments.split(), *compressor), timeout_seconds=600))
+
+    baseline = summary()
+    compressed = summary("--compressor", "error_feedback(top_k(0.01))")
     assert baseline["test_accuracy"] > 0.95
     assert compressed["test_accuracy"] > baseline["test_accuracy"] - 0.03
     assert compressed["bytes_per_step"] < baseline["bytes_per_step"] / 5
