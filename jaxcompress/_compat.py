@@ -25,13 +25,24 @@ def is_varying(x: jax.Array, axis_name: AxisName) -> bool:
     names = _names(axis_name)
     if not _checked(names):
         return True
-    return set(names) <= set(jax.typeof(x).manual_axis_type.varying)
+    return varying_axes(x).issuperset(names)
 
 
 def may_differ(x: jax.Array, axis_name: AxisName) -> bool:
     """Whether JAX knows that `x` may differ between workers; False where it does not track it."""
     names = _names(axis_name)
-    return _checked(names) and bool(set(names) & set(jax.typeof(x).manual_axis_type.varying))
+    return _checked(names) and not varying_axes(x).isdisjoint(names)
+
+
+def on_cpus() -> bool:
+    """Whether the step that is being traced will run on CPUs: those of its mesh, if it has one."""
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    return (device.platform if device else jax.default_backend()) == "cpu"
+
+
+def varying_axes(x: jax.Array) -> frozenset[str]:
+    """The mesh axes along which JAX knows that `x` may differ."""
+    return frozenset(jax.typeof(x).manual_axis_type.varying)
 
 
 def vary(tree, axis_name: AxisName):
@@ -46,7 +57,7 @@ def vary(tree, axis_name: AxisName):
 
 def vary_like(tree, like: jax.Array):
     """Marks arrays as varying over the axes of `like`, as carries of a loop over it need."""
-    axes = jax.typeof(like).manual_axis_type.varying
+    axes = varying_axes(like)
     return vary(tree, tuple(sorted(axes))) if axes else tree
 
 

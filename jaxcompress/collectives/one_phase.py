@@ -1,17 +1,19 @@
 """Sends every worker's message to all others: one all-gather, whose bytes grow with the workers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from optax import Updates
 
-from jaxcompress._compat import all_gather, axis_size, vary_like
+from jaxcompress._compat import all_gather, axis_size, on_cpus, vary_like
 from jaxcompress.base import AxisName, Codec, Compressor, Reduced, parseable
-from jaxcompress.ops.codecs import codec_bits, codec_of, encode
-from jaxcompress.ops.serialization import WORD_BYTES, from_words, to_words, words_in
+from jaxcompress.ops.codecs import codec_bits, codec_of, message_words
+from jaxcompress.ops.merging import merge, unmerge
+from jaxcompress.ops.serialization import WORD_BYTES, from_words, to_words
 from jaxcompress.ops.sparse_array import add_to, subtract_from, to_dense
 
 
@@ -56,52 +58,103 @@ def one_phase(inner: Compressor) -> Compressor:
 def all_gather_mean(codec: Codec, key: jax.Array, updates: Updates, axis_name: AxisName) -> Reduced:
     """Encodes, gathers, decodes and averages, with a separate key per worker and array."""
     leaves, treedef = jax.tree.flatten(updates)
-    batches = _batches(codec, leaves)
-    own_key = jax.random.fold_in(key, lax.axis_index(axis_name))
-    keys = jax.random.split(own_key, (max(1, len(leaves)), 2))
-    messages = [_encode(codec, keys, batch, leaves) for batch in batches]
-    words = to_words(messages)
-
-    own = _decode(codec, messages, batches, leaves)
-    mean = _mean(codec, words, messages, batches, leaves, axis_name)
-    residual = [subtract_from(x, decoded) for x, decoded in zip(leaves, own, strict=True)]
-    bits = 8 * WORD_BYTES * words.size
-    return Reduced(treedef.unflatten(mean), treedef.unflatten(residual), bits)
+    key = jax.random.fold_in(key, lax.axis_index(axis_name))
+    if on_cpus() or not _can_merge(codec, leaves):
+        mean, residual, words = _average(codec, key, [x[None] for x in leaves], 0, axis_name)
+        mean, residual = ([stack[0] for stack in each] for each in (mean, residual))
+    else:
+        # The bytes are the same on all platforms.
+        least = message_words(codec, leaves)
+        stacks = merge(leaves, *_rows(codec))
+        mean, residual, words = _average(codec, key, stacks, least, axis_name)
+        mean, residual = (unmerge(each, leaves, *_rows(codec)) for each in (mean, residual))
+    return Reduced(treedef.unflatten(mean), treedef.unflatten(residual), 8 * WORD_BYTES * words)
 
 
 def all_gather_bytes(codec: Codec, updates: Updates, workers: int) -> int:
     """The bytes that one worker sends in a ring, from shapes alone."""
-    messages = jax.eval_shape(
-        lambda tree: [encode(codec, jax.random.key(0), x) for x in jax.tree.leaves(tree)], updates
+    return (workers - 1) * WORD_BYTES * message_words(codec, jax.tree.leaves(updates))
+
+
+def _rows(codec: Codec) -> tuple[int | None, bool]:
+    """The entries that are encoded alone, so that rows of several arrays may form one; and whether
+    zeros may fill a row.
+    """
+    if codec.chunk is None or codec.select is None:
+        # Zeros would change the scale of a row.
+        return codec.chunk, False
+    like = jax.ShapeDtypeStruct((codec.chunk,), jnp.float32)
+    selected = jax.eval_shape(codec.select, jax.eval_shape(lambda: jax.random.key(0)), like)
+    return selected.length, True
+
+
+def _can_merge(codec: Codec, leaves: list[Any]) -> bool:
+    """Whether there are arrays to merge, and their messages then need no more words."""
+    stacks = jax.eval_shape(lambda arrays: merge(arrays, *_rows(codec)), leaves)
+    arrays = [
+        jax.ShapeDtypeStruct(stack.shape[1:], stack.dtype)
+        for stack in stacks
+        for _ in range(stack.shape[0])
+    ]
+    return len(stacks) < len(leaves) and message_words(codec, arrays) <= message_words(
+        codec, leaves
     )
-    return (workers - 1) * WORD_BYTES * words_in(messages)
 
 
-def _batches(codec: Codec, leaves: Sequence[Any]) -> list[list[int]]:
-    """Positions of the arrays to encode together: with a selection, all arrays of one shape."""
+def _average(
+    codec: Codec, key: jax.Array, stacks: list[jax.Array], least: int, axis_name: AxisName
+) -> tuple[list[jax.Array], list[jax.Array], int]:
+    """Means and residuals of the arrays in every stack, and the words of the message, `least` or
+    more.
+    """
+    ends = np.cumsum([len(stack) for stack in stacks], dtype=int)
+    keys = jnp.split(jax.random.split(key, (ends[-1], 2)), ends[:-1]) if stacks else []
+    batches = _batches(codec, stacks)
+    messages = [_encode(codec, keys, batch, stacks) for batch in batches]
+    words = to_words(messages)
+    words = jnp.pad(words, (0, max(0, least - words.size)))
+    own = _decode(codec, messages, batches, stacks)
+    residual = [_each(subtract_from, *pair) for pair in zip(stacks, own, strict=True)]
+    return _mean(codec, words, messages, batches, stacks, axis_name), residual, words.size
+
+
+def _batches(codec: Codec, stacks: Sequence[jax.Array]) -> list[list[int]]:
+    """Positions of the stacks to encode together: with a selection, all of one shape."""
     alike: dict[Any, list[int]] = {}
-    for i, x in enumerate(leaves):
-        alike.setdefault((x.shape, x.dtype) if codec.select else i, []).append(i)
+    for i, x in enumerate(stacks):
+        alike.setdefault((x.shape[1:], x.dtype) if codec.select else i, []).append(i)
     return list(alike.values())
 
 
-def _encode(codec: Codec, keys: jax.Array, batch: list[int], leaves: list) -> Any:
+def _each(function: Callable, *stacks: Any) -> Any:
+    """A function of every array in stacks of equal length."""
+    if len(stacks[0]) > 1:
+        return jax.vmap(function)(*stacks)
+    leaves, treedef = jax.tree.flatten(stacks)
+    one, treedef = jax.tree.flatten(function(*treedef.unflatten([x[0] for x in leaves])))
+    return treedef.unflatten([x[None] for x in one])
+
+
+def _encode(codec: Codec, keys: list[jax.Array], batch: list[int], stacks: list[jax.Array]) -> Any:
     """The messages of a batch, stacked along a first axis."""
     select = codec.select or (lambda key, x: x)
-    each = [select(keys[i, 0], leaves[i]) for i in batch]
-    stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *each)
-    return jax.vmap(codec.encode)(keys[jnp.array(batch), 1], stacked)
+    found = [_each(select, keys[i][:, 0], stacks[i]) for i in batch]
+    selected = jax.tree.map(lambda *parts: jnp.concatenate(parts), *found)
+    return jax.vmap(codec.encode)(jnp.concatenate([keys[i] for i in batch])[:, 1], selected)
 
 
-def _decode(codec: Codec, messages: list, batches: list[list[int]], likes: list) -> list[Any]:
-    """The decoded arrays, sparse or dense, in the order of `likes`."""
+def _decode(codec: Codec, messages: list, batches: list[list[int]], stacks: list) -> list[Any]:
+    """The decoded stacks, sparse or dense, in the order of `stacks`."""
     found = {}
     for batch, message in zip(batches, messages, strict=True):
-        decoded = jax.vmap(lambda one, like=likes[batch[0]]: codec.decode(one, like))(message)
-        found |= {
-            i: jax.tree.map(lambda x, row=row: x[row], decoded) for row, i in enumerate(batch)
-        }
-    return [found[i] for i in range(len(likes))]
+        like = jax.ShapeDtypeStruct(stacks[batch[0]].shape[1:], stacks[batch[0]].dtype)
+        decoded = jax.vmap(lambda one, like=like: codec.decode(one, like))(message)
+        start = 0
+        for i in batch:
+            end = start + len(stacks[i])
+            found[i] = jax.tree.map(lambda x, own=slice(start, end): x[own], decoded)
+            start = end
+    return [found[i] for i in range(len(stacks))]
 
 
 def _mean(
@@ -109,7 +162,7 @@ def _mean(
     words: jax.Array,
     messages: list,
     batches: list[list[int]],
-    likes: list,
+    stacks: list[jax.Array],
     axis_name: AxisName,
 ) -> list[jax.Array]:
     """The average of all workers' decoded messages, added in at least float32.
@@ -118,19 +171,25 @@ def _mean(
     scatter-add with collisions has no fixed order on GPUs, and replicas would drift apart.
     """
     workers = axis_size(axis_name)
-    wide = [jax.ShapeDtypeStruct(x.shape, jnp.promote_types(x.dtype, jnp.float32)) for x in likes]
+    wide = [jnp.promote_types(x.dtype, jnp.float32) for x in stacks]
     if not words.size:
-        return [jnp.zeros(x.shape, x.dtype) for x in likes]
+        return [jnp.zeros(x.shape, x.dtype) for x in stacks]
     everyone = all_gather(words, axis_name)
 
     def of_worker(worker):
-        return _decode(codec, from_words(everyone[worker], messages), batches, likes)
+        return _decode(codec, from_words(everyone[worker], messages), batches, stacks)
+
+    def first(stack, decoded, dtype):
+        like = jax.ShapeDtypeStruct(stack.shape[1:], dtype)
+        return _each(lambda _, one: to_dense(one, like, 1 / workers), stack, decoded)
+
+    def add(total, decoded):
+        return add_to(total, decoded, 1 / workers)
 
     def add_one(worker, totals):
-        pairs = zip(totals, of_worker(worker), strict=True)
-        return [add_to(total, decoded, 1 / workers) for total, decoded in pairs]
+        return [_each(add, *pair) for pair in zip(totals, of_worker(worker), strict=True)]
 
     # The totals start as the first worker's message, which saves a pass over zeros.
-    first = [to_dense(x, like, 1 / workers) for x, like in zip(of_worker(0), wide, strict=True)]
-    totals = lax.fori_loop(1, workers, add_one, vary_like(first, everyone))
-    return [total.astype(x.dtype) for total, x in zip(totals, likes, strict=True)]
+    totals = [first(*each) for each in zip(stacks, of_worker(0), wide, strict=True)]
+    totals = lax.fori_loop(1, workers, add_one, vary_like(totals, everyone))
+    return [total.astype(x.dtype) for total, x in zip(totals, stacks, strict=True)]

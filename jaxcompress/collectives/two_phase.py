@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 from optax import Updates
 
-from jaxcompress._compat import all_gather, all_to_all, axis_size, vary_like
+from jaxcompress._compat import all_gather, all_to_all, axis_size, on_cpus, vary_like
 from jaxcompress.base import AxisName, Codec, Compressor, Reduced, parseable
 from jaxcompress.ops.codecs import codec_bits, codec_of, decode, encode
 from jaxcompress.ops.serialization import WORD_BYTES, from_words, to_words, words_in
@@ -82,35 +82,27 @@ def two_phase_mean(codec: Codec, key: jax.Array, updates: Updates, axis_name: Ax
     plan = _plan(codec, leaves, axis_size(axis_name))
     if not plan.share:
         return Reduced(updates, updates, 0)
-    worker = lax.axis_index(axis_name)
-    first_key, second_key = jax.random.split(jax.random.fold_in(key, worker))
 
-    chunks = [_split(x, plan) for x in leaves]
-    keys = [jax.random.fold_in(first_key, i) for i in range(len(leaves))]
-    own = [_encode(codec, *pair) for pair in zip(keys, chunks, strict=True)]
-    to_owners, like = _by_owner(own, plan)
-    average = _average(codec, all_to_all(to_owners, axis_name), like, plan)
-
-    again = _encode(codec, second_key, average)
-    everyone = all_gather(to_words(again), axis_name)
-    dropped = _own_chunks(plan.workers * (average - _decode(codec, again, plan)), plan, worker)
-
-    received = _all_chunks(everyone, again, plan)
-    mean = [_merge(_decode(codec, one, plan), x) for one, x in zip(received, leaves, strict=True)]
-    residual = [
-        _merge(_residual(codec, x_chunks, one, plan) + x_dropped, x)
-        for x_chunks, one, x_dropped, x in zip(chunks, own, dropped, leaves, strict=True)
-    ]
-    bits = 8 * WORD_BYTES * (to_owners.size + everyone.shape[1])
-    return Reduced(treedef.unflatten(mean), treedef.unflatten(residual), bits)
+    if on_cpus():
+        chunks = [_split([x], plan) for x in leaves]
+        found = _both_phases(codec, key, chunks, plan, axis_name)
+    else:
+        # GPUs launch kernels for every array.
+        one_array = plan._replace(counts=(sum(plan.counts),))
+        found = _both_phases(codec, key, [_split(leaves, plan)], one_array, axis_name)
+        found = (jnp.split(chunks, np.cumsum(plan.counts)[:-1]) for (chunks,) in found)
+    mean, residual = (
+        treedef.unflatten([_merge(*pair) for pair in zip(each, leaves, strict=True)])
+        for each in found
+    )
+    bits = 8 * WORD_BYTES * (plan.workers + 1) * _share_words(codec, plan)
+    return Reduced(mean, residual, bits)
 
 
 def two_phase_bytes(codec: Codec, updates: Updates, workers: int) -> int:
     """The bytes that one worker sends by rings in both phases, from shapes alone."""
     plan = _plan(codec, jax.tree.leaves(updates), workers)
-    share = jax.ShapeDtypeStruct((plan.share, plan.chunk), plan.dtype)
-    messages = jax.eval_shape(lambda x: _encode(codec, jax.random.key(0), x), share)
-    return 2 * (workers - 1) * WORD_BYTES * words_in(messages)
+    return 2 * (workers - 1) * WORD_BYTES * _share_words(codec, plan)
 
 
 class _Plan(NamedTuple):
@@ -132,16 +124,48 @@ def _plan(codec: Codec, leaves: list, workers: int) -> _Plan:
     return _Plan(workers, chunk, counts, -(-sum(counts) // workers), dtype, codec.select is None)
 
 
-def _split(x: jax.Array, plan: _Plan) -> jax.Array:
-    """An array as chunks, (count, chunk)."""
-    flat, fill = x.astype(plan.dtype).ravel(), -x.size % plan.chunk
-    if plan.mirrored and x.size:
-        # By a gather: jnp.pad would unroll the reflections of an array much smaller than a chunk.
-        end = np.pad(np.arange(x.size), (0, fill), mode="symmetric")[x.size :]
-        filled = jnp.concatenate([flat, flat[end]])
-    else:
-        filled = jnp.pad(flat, (0, fill))
-    return filled.reshape(-1, plan.chunk)
+def _share_words(codec: Codec, plan: _Plan) -> int:
+    """The words of the messages of one owner's chunks."""
+    share = jax.ShapeDtypeStruct((plan.share, plan.chunk), plan.dtype)
+    return words_in(jax.eval_shape(lambda x: _encode(codec, jax.random.key(0), x), share))
+
+
+def _both_phases(
+    codec: Codec, key: jax.Array, chunks: list[jax.Array], plan: _Plan, axis_name: AxisName
+) -> tuple[list[jax.Array], list[jax.Array]]:
+    """Mean and residual of the chunks of every array."""
+    worker = lax.axis_index(axis_name)
+    first_key, second_key = jax.random.split(jax.random.fold_in(key, worker))
+    keys = [jax.random.fold_in(first_key, i) for i in range(len(chunks))]
+    own = [_encode(codec, *pair) for pair in zip(keys, chunks, strict=True)]
+    to_owners, like = _by_owner(own, plan)
+    average = _average(codec, all_to_all(to_owners, axis_name), like, plan)
+
+    again = _encode(codec, second_key, average)
+    everyone = all_gather(to_words(again), axis_name)
+    dropped = _own_chunks(plan.workers * (average - _decode(codec, again, plan)), plan, worker)
+
+    mean = [_decode(codec, one, plan) for one in _all_chunks(everyone, again, plan)]
+    residual = [
+        _residual(codec, x, one, plan) + x_dropped
+        for x, one, x_dropped in zip(chunks, own, dropped, strict=True)
+    ]
+    return mean, residual
+
+
+def _split(arrays: list[jax.Array], plan: _Plan) -> jax.Array:
+    """All arrays as chunks, (count, chunk), each with the last chunk filled."""
+    parts = []
+    for x in arrays:
+        flat, fill = x.astype(plan.dtype).ravel(), -x.size % plan.chunk
+        if plan.mirrored and x.size:
+            # By a gather: jnp.pad would unroll the reflections of an array much smaller than a
+            # chunk.
+            end = np.pad(np.arange(x.size), (0, fill), mode="symmetric")[x.size :]
+            parts += [flat, flat[end]]
+        else:
+            parts += [flat, jnp.zeros(fill, plan.dtype)]
+    return jnp.concatenate(parts).reshape(-1, plan.chunk)
 
 
 def _merge(chunks: jax.Array, like: jax.Array) -> jax.Array:

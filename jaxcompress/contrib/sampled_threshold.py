@@ -10,8 +10,7 @@ from jaxtyping import Array, Float, Int32
 from jaxcompress.base import Compressor, parseable
 from jaxcompress.collectives.dense import dense
 from jaxcompress.compressors.builders.sparse import sparse
-from jaxcompress.ops.compaction import indices_of
-from jaxcompress.ops.radix_select import counts_of, magnitude_keys
+from jaxcompress.ops.radix_select import counts_of, indices_of, magnitude_keys
 from jaxcompress.ops.selection import (
     LONG,
     check_density,

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 
 from jaxcompress.base import Codec, Compressor
+from jaxcompress.ops.serialization import words_in
 from jaxcompress.ops.sparse_array import to_dense
 from jaxcompress.ops.trees import array_bits, tree_bits
 
@@ -57,3 +58,17 @@ def codec_bits(codec: Codec, x: Any) -> int:
 def _codec_bits(codec: Codec, shape: tuple[int, ...], dtype: Any) -> int:
     like = jax.ShapeDtypeStruct(shape, dtype)
     return tree_bits(jax.eval_shape(lambda x: encode(codec, jax.random.key(0), x), like))
+
+
+def message_words(codec: Codec, arrays: list[Any]) -> int:
+    """The words of the messages of all arrays in one row, from their shapes alone."""
+    return _message_words(codec, tuple((tuple(x.shape), jax.numpy.dtype(x.dtype)) for x in arrays))
+
+
+@functools.lru_cache(maxsize=4096)
+def _message_words(codec: Codec, likes: tuple[tuple[tuple[int, ...], Any], ...]) -> int:
+    arrays = [jax.ShapeDtypeStruct(*like) for like in likes]
+    messages = jax.eval_shape(
+        lambda all: [encode(codec, jax.random.key(0), x) for x in all], arrays
+    )
+    return words_in(messages)

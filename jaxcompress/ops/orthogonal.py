@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float32
 
+from jaxcompress._compat import on_cpus
 from jaxcompress.ops.quantization import max_magnitude
 
 # Up to this rank Gram-Schmidt is a few vector operations, faster than any library call.
@@ -81,7 +82,7 @@ def orthonormal(
     of device.
     """
     if method == "auto":
-        many = "householder" if jax.default_backend() == "cpu" else "cholesky"
+        many = "householder" if on_cpus() else "cholesky"
         method = "gram_schmidt" if matrix.shape[-1] <= FEW_COLUMNS else many
     return METHODS[method](matrix)
 

@@ -9,8 +9,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int32
 
 from jaxcompress.ops.argument_checks import check_integer, is_number, shown
-from jaxcompress.ops.compaction import indices_of
-from jaxcompress.ops.radix_select import largest_mask
+from jaxcompress.ops.radix_select import indices_of, largest_mask
 
 # Row length from which counting is faster than `lax.top_k`: on a CPU at 1 %; earlier at more.
 LONG = 2**16

@@ -1,4 +1,6 @@
-"""The mask of the largest entries against a stable sort of their bits, for every kind of float."""
+"""The mask of the largest entries against a stable sort of their bits, for every kind of float; the
+indices of a mask against NumPy's `nonzero`.
+"""
 
 import functools
 
@@ -11,9 +13,10 @@ from hypothesis import strategies as st
 from jax.sharding import PartitionSpec as P
 
 import jaxcompress
-from jaxcompress.ops.radix_select import BLOCK, largest_mask
+from jaxcompress.ops.radix_select import BLOCK, indices_of, largest_mask
 
 chosen = jax.jit(largest_mask, static_argnums=1)
+compacted = jax.jit(indices_of, static_argnums=1)
 ROWS, LENGTH = 3, 40
 
 # Where an order is easily got wrong: zeros of both signs, denormal numbers, neighbours, infinity,
@@ -111,3 +114,38 @@ def test_no_pass_writes_an_array_as_long_as_the_rows():
     length = 2**20
     compiled = chosen.lower(jax.ShapeDtypeStruct((1, length), jnp.float32), 1000).compile()
     assert compiled.memory_analysis().temp_size_in_bytes < length / 4
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sets(st.integers(0, 99), min_size=20, max_size=20),
+    st.sets(st.integers(0, 99), min_size=20, max_size=20),
+)
+def test_any_places(first, second):
+    mask = np.zeros((2, 100), bool)
+    mask[0, list(first)] = mask[1, list(second)] = True
+    np.testing.assert_array_equal(compacted(mask, 20), [sorted(first), sorted(second)])
+
+
+@pytest.mark.parametrize("length", [1, 31, 32, 33, 64, 1000])
+def test_all_places(length):
+    np.testing.assert_array_equal(
+        compacted(np.ones((2, length), bool), length), [np.arange(length)] * 2
+    )
+
+
+@pytest.mark.parametrize(
+    "true", [[0], [31], [32], [999], [0, 999], [31, 32], list(range(960, 1000)), [5, 500, 501]]
+)
+def test_words_without_a_place_and_full_words(true):
+    mask = np.zeros((1, 1000), bool)
+    mask[0, true] = True
+    np.testing.assert_array_equal(compacted(mask, len(true)), [true])
+
+
+def test_a_long_row():
+    mask = np.random.default_rng(0).random((3, 100_003)) < 0.3
+    mask[:, 40_000:60_000] = False
+    kept = int(mask.sum(axis=1).min())
+    mask &= np.cumsum(mask, axis=1) <= kept
+    np.testing.assert_array_equal(compacted(mask, kept), np.nonzero(mask)[1].reshape(3, kept))

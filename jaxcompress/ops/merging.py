@@ -1,0 +1,96 @@
+"""Arrays of many shapes as a few long ones.
+
+GPUs launch kernels for every array, so there a few long ones are faster. CPUs take arrays as they
+are: merging costs a copy.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxcompress._compat import varying_axes
+
+
+def merge(arrays: list[jax.Array], row: int | None, fills: bool) -> list[jax.Array]:
+    """The arrays as a few stacks, (count, …): the whole rows of all arrays as one long array, and
+    then what is left over, stacked with others of its shape.
+
+    Only arrays of one dtype that vary along the same mesh axes are merged. An array shorter than a
+    row is left over. So is the end of an array that is no whole row, unless it is filled. Without a
+    `row`, all arrays are left over.
+
+    Args:
+      arrays: Of any shapes.
+      row: Entries in a row, or None.
+      fills: Whether zeros complete the last row of an array.
+    """
+    whole = [
+        jnp.concatenate([_resized(arrays[i], _in_rows(arrays[i], row, fills)) for i in places])
+        for places in _with_rows(arrays, row)
+    ]
+    rest = [
+        jnp.stack([_from(arrays[i], start) for i, start in places])
+        for places in _left_over(arrays, row, fills)
+    ]
+    return [*(x[None] for x in whole), *rest]
+
+
+def unmerge(
+    stacks: list[jax.Array], arrays: list[jax.Array], row: int | None, fills: bool
+) -> list[jax.Array]:
+    """The inverse of `merge`; `arrays` are those that were merged."""
+    parts: list[list[jax.Array]] = [[] for _ in arrays]
+    remaining = iter(stacks)
+    for places in _with_rows(arrays, row):
+        whole, start = next(remaining)[0], 0
+        for i in places:
+            end = start + _in_rows(arrays[i], row, fills)
+            parts[i].append(whole[start:end])
+            start = end
+    for places in _left_over(arrays, row, fills):
+        for (i, _), end in zip(places, next(remaining), strict=True):
+            parts[i].append(end.ravel())
+    return [
+        jnp.concatenate(each)[: x.size].reshape(x.shape)
+        for each, x in zip(parts, arrays, strict=True)
+    ]
+
+
+def _in_rows(x: jax.Array, row: int | None, fills: bool) -> int:
+    """The entries of an array that are merged, with those that fill its last row."""
+    if row is None or x.size < row:
+        return 0
+    return (x.size + row - 1 if fills else x.size) // row * row
+
+
+def _with_rows(arrays: list[jax.Array], row: int | None) -> list[list[int]]:
+    """Positions of the arrays that have a whole row, grouped by what may be merged."""
+    alike: dict[Any, list[int]] = {}
+    for i, x in enumerate(arrays):
+        if _in_rows(x, row, fills=False):
+            alike.setdefault((x.dtype, varying_axes(x)), []).append(i)
+    return list(alike.values())
+
+
+def _left_over(
+    arrays: list[jax.Array], row: int | None, fills: bool
+) -> list[list[tuple[int, int]]]:
+    """Position and first entry of all that is in no row, grouped by what may be stacked."""
+    alike: dict[Any, list[tuple[int, int]]] = {}
+    for i, x in enumerate(arrays):
+        start = _in_rows(x, row, fills)
+        shape = (x.size - start,) if start else x.shape
+        if start < x.size or not x.size:
+            alike.setdefault((shape, x.dtype, varying_axes(x)), []).append((i, start))
+    return list(alike.values())
+
+
+def _resized(x: jax.Array, length: int) -> jax.Array:
+    """Flat, cut to `length` or filled with zeros."""
+    return jnp.pad(x.ravel()[:length], (0, max(0, length - x.size)))
+
+
+def _from(x: jax.Array, start: int) -> jax.Array:
+    """What follows `start` in the flat array, or the whole array."""
+    return x.ravel()[start:] if start else x
