@@ -50,6 +50,13 @@ def as_users_run_it(monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
+@pytest.fixture
+def on_accelerators(monkeypatch):
+    """Traces the programs of other platforms than CPUs, which run here too."""
+    for module in ("collectives.one_phase", "collectives.two_phase", "ops.low_rank"):
+        monkeypatch.setattr(f"jaxcompress.{module}.on_cpus", lambda: False)
+
+
 def pytest_collection_finish():
     """What is imported by now stays; a collection of garbage need not look at it again."""
     gc.collect()

@@ -1,13 +1,16 @@
 """Thin factors of matrices: products with them, and their bases."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from jaxcompress.ops.orthogonal import METHODS, orthonormal, unit_columns
+from jaxcompress._compat import on_cpus, varying_axes
+from jaxcompress.ops.orthogonal import METHODS, method_of, orthonormal, unit_columns
 
 # Up to this rank, P Q^T is a sum of outer products, which XLA fuses into its use. Above, it is a
 # matrix product, which is cheaper to compute but costs a pass over memory.
@@ -24,19 +27,12 @@ def check_method(orthogonalize: Any) -> None:
 
 
 def orthonormal_tree(factors: Any, method: str) -> Any:
-    """Orthonormal bases of all factors, (batch, n, r) each; factors of one shape share a call."""
-    leaves, treedef = jax.tree.flatten(factors)
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for place, x in enumerate(leaves):
-        alike.setdefault(x.shape[1:], []).append(place)
-    found = {}
-    for places in alike.values():
-        basis = orthonormal(jnp.concatenate([leaves[place] for place in places]), method)
-        ends = [
-            sum(leaves[place].shape[0] for place in places[: i + 1]) for i in range(len(places))
-        ]
-        found.update(zip(places, jnp.split(basis, ends[:-1]), strict=True))
-    return treedef.unflatten([found[place] for place in range(len(leaves))])
+    """Orthonormal bases of all factors, (batch, n, r) each."""
+
+    def fills(rank):
+        return method_of(rank, method) == "gram_schmidt"
+
+    return _in_stacks(lambda stack, rows: orthonormal(stack, method, rows), factors, fills=fills)
 
 
 def product(p: Any, q: Any, updates: Any) -> Any:
@@ -60,18 +56,50 @@ def random_bases(key: jax.Array, shapes: Any) -> Any:
 
 def refresh_columns(key: jax.Array, q: Any) -> Any:
     """Warm starts with columns of length 1, zero columns replaced; see `unit_columns`."""
-    leaves, treedef = jax.tree.flatten(q)
-    keys = jax.random.split(key, max(1, len(leaves)))
-    return treedef.unflatten([unit_columns(keys[i], x) for i, x in enumerate(leaves)])
+    return _in_stacks(lambda stack, rows: unit_columns(key, stack, rows), q)
 
 
 def keep_finite(factors: Any, before: Any) -> Any:
     """New warm starts, with the old column where a new one is not finite."""
 
-    def chosen(new, old):
+    def chosen(new, old, rows):
         return jnp.where(jnp.all(jnp.isfinite(new), axis=1, keepdims=True), new, old)
 
-    return jax.tree.map(chosen, factors, before)
+    return _in_stacks(chosen, factors, before)
+
+
+def _in_stacks(
+    function: Callable[..., jax.Array],
+    *trees: Any,
+    fills: Callable[[int], bool] = lambda rank: True,
+) -> Any:
+    """``function(*stacks, rows)`` of factors, (batch, n, r) each, several in one call.
+
+    A stack holds the factors of one shape. On accelerators, where each call costs kernels, it holds
+    all of a rank for which `fills` is true: zero rows fill the shorter ones. `rows` is how many
+    each has, (batch, 1, 1).
+    """
+    leaves = [jax.tree.leaves(tree) for tree in trees]
+    alike: dict[Any, list[int]] = {}
+    for place, x in enumerate(leaves[0]):
+        by_rank = not on_cpus() and fills(x.shape[2])
+        shape = x.shape[2:] if by_rank else x.shape[1:]
+        alike.setdefault((shape, varying_axes(x)), []).append(place)
+    found = {}
+    for places in alike.values():
+        batches, counts = zip(*(leaves[0][place].shape[:2] for place in places), strict=True)
+        stacks = [
+            jnp.concatenate([_filled(factors[place], max(counts)) for place in places])
+            for factors in leaves
+        ]
+        result = function(*stacks, np.repeat(counts, batches)[:, None, None])
+        for place, part in zip(places, jnp.split(result, np.cumsum(batches)[:-1]), strict=True):
+            found[place] = part[:, : leaves[0][place].shape[1]]
+    return jax.tree.unflatten(jax.tree.structure(trees[0]), [found[i] for i in range(len(found))])
+
+
+def _filled(factor: jax.Array, rows: int) -> jax.Array:
+    return jnp.pad(factor, ((0, 0), (0, rows - factor.shape[1]), (0, 0)))
 
 
 # Full precision: accelerators round factors to bfloat16 by default, which would break the law.

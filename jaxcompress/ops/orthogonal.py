@@ -1,6 +1,7 @@
 """Orthonormal bases of tall matrices: three methods, and a choice by shape and backend."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,16 +28,19 @@ def householder_qr(matrix: Float32[Array, "... n r"]) -> Float32[Array, "... n r
     return jnp.linalg.qr(matrix)[0]
 
 
-def gram_schmidt(matrix: Float32[Array, "... n r"]) -> Float32[Array, "... n r"]:
+def gram_schmidt(matrix: Float32[Array, "... n r"], rows: Any = None) -> Float32[Array, "... n r"]:
     """The same by the modified Gram-Schmidt process, done twice.
 
-    Every column waits for those before it, so it suits few columns.
+    Every column waits for those before it, so it suits few columns. Of each matrix only the first
+    `rows` (... 1 1) count; the others are zero, and stay so.
     """
+    counts = jnp.arange(matrix.shape[-2]) < (matrix.shape[-2] if rows is None else rows[..., 0])
     columns: list[jax.Array] = []
     for i in range(matrix.shape[-1]):
         column = _orthogonal_part(_unit(matrix[..., i]), columns)
         # A replacement that is unlikely to depend on the columns, the same on every worker.
         other = jnp.cos((i + 1.7) * jnp.arange(1, matrix.shape[-2] + 1, dtype=matrix.dtype))
+        other = jnp.where(counts, other, 0.0)
         independent = _length(column) > DEPENDENT
         column = jnp.where(
             independent, _unit(column), _unit(_orthogonal_part(_unit(other), columns))
@@ -72,31 +76,39 @@ METHODS: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 
 
-def orthonormal(
-    matrix: Float32[Array, "... n r"], method: str = "auto"
-) -> Float32[Array, "... n r"]:
-    """An orthonormal basis of each matrix by one of `METHODS`, or by a choice of shape and backend.
-
-    ``"auto"`` takes Gram-Schmidt up to rank 4. Above that it takes Householder on CPUs and Cholesky
-    on accelerators. The same input gives the same bits on every worker, if all have the same kind
-    of device.
+def method_of(rank: int, method: str = "auto") -> str:
+    """The method itself, or the choice of ``"auto"``: Gram-Schmidt up to rank 4; above that
+    Householder on CPUs and Cholesky on accelerators.
     """
-    if method == "auto":
-        many = "householder" if on_cpus() else "cholesky"
-        method = "gram_schmidt" if matrix.shape[-1] <= FEW_COLUMNS else many
-    return METHODS[method](matrix)
+    many = "householder" if on_cpus() else "cholesky"
+    auto = "gram_schmidt" if rank <= FEW_COLUMNS else many
+    return auto if method == "auto" else method
 
 
-def unit_columns(key: jax.Array, matrix: Float32[Array, "... m r"]) -> Float32[Array, "... m r"]:
+def orthonormal(
+    matrix: Float32[Array, "... n r"], method: str = "auto", rows: Any = None
+) -> Float32[Array, "... n r"]:
+    """An orthonormal basis of each matrix by one of `METHODS`, or by `method_of` its rank.
+
+    The same input gives the same bits on every worker, if all have the same kind of device. Only
+    `gram_schmidt` knows of `rows`.
+    """
+    method = method_of(matrix.shape[-1], method)
+    return gram_schmidt(matrix, rows) if method == "gram_schmidt" else METHODS[method](matrix)
+
+
+def unit_columns(
+    key: jax.Array, matrix: Float32[Array, "... m r"], rows: Any = None
+) -> Float32[Array, "... m r"]:
     """Scales columns to length 1, and replaces those that are zero or not finite, drawn from `key`.
 
+    Of each matrix only the first `rows` (... 1 1) count.
     Without the replacement, one all-zero gradient would set a warm start to zero for good.
     """
     length = jnp.linalg.norm(matrix, axis=-2, keepdims=True)
     alive = (length > jnp.sqrt(jnp.finfo(jnp.float32).tiny)) & jnp.isfinite(length)
-    fresh = jax.random.normal(key, matrix.shape, matrix.dtype) / jnp.sqrt(
-        jnp.float32(matrix.shape[-2])
-    )
+    counted = jnp.float32(matrix.shape[-2] if rows is None else rows)
+    fresh = jax.random.normal(key, matrix.shape, matrix.dtype) / jnp.sqrt(counted)
     return jnp.where(alive, matrix / jnp.where(alive, length, 1.0), fresh)
 
 

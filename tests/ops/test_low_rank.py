@@ -48,6 +48,48 @@ def test_factors_of_one_shape_are_done_together_and_equal_those_done_alone(metho
         np.testing.assert_allclose(together[name], orthonormal(x, method), rtol=1e-5, atol=1e-6)
 
 
+FACTORS = {"a": normal(1, 9, 2), "b": normal(3, 4, 2), "c": normal(2, 2, 2), "d": normal(2, 7, 5)}
+
+
+@pytest.mark.usefixtures("on_accelerators")
+@pytest.mark.parametrize("method", ["gram_schmidt", "householder", "cholesky"])
+def test_filled_factors_have_the_bases_that_they_have_alone(method):
+    together = jax.jit(lambda tree: orthonormal_tree(tree, method))(FACTORS)
+    for name, x in FACTORS.items():
+        assert together[name].shape == x.shape
+        np.testing.assert_allclose(together[name], orthonormal(x, method), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("on_accelerators")
+def test_bases_of_filled_factors_replace_dependent_columns():
+    dead = jax.tree.map(lambda x: x.at[..., 1].set(3 * x[..., 0]).at[0].set(0), FACTORS)
+    for basis in jax.tree.leaves(orthonormal_tree(dead, "auto")):
+        gram = jnp.einsum("bnr,bns->brs", basis, basis)
+        np.testing.assert_allclose(gram, [np.eye(basis.shape[2])] * len(basis), atol=1e-5)
+
+
+@pytest.mark.usefixtures("on_accelerators")
+def test_filled_warm_starts_have_columns_of_length_one():
+    spoilt = FACTORS | {"a": FACTORS["a"].at[0, :, 0].set(0), "d": FACTORS["d"] * np.inf}
+    fresh = refresh_columns(jax.random.key(0), spoilt)
+    for name, found in fresh.items():
+        length = jnp.linalg.norm(found, axis=1)
+        alive = name in "bc"
+        np.testing.assert_allclose(length, 1, rtol=1e-5 if alive else 0.8)
+        if alive:
+            np.testing.assert_allclose(
+                found * jnp.linalg.norm(FACTORS[name], axis=1)[:, None], FACTORS[name], rtol=1e-4
+            )
+
+
+@pytest.mark.usefixtures("on_accelerators")
+def test_filled_factors_keep_old_columns_in_place_of_those_not_finite():
+    new = FACTORS | {"b": FACTORS["b"].at[1, 3, 0].set(np.nan)}
+    found = keep_finite(new, jax.tree.map(jnp.zeros_like, FACTORS))
+    np.testing.assert_array_equal(found["b"], FACTORS["b"].at[1, :, 0].set(0))
+    np.testing.assert_array_equal(found["d"], FACTORS["d"])
+
+
 def test_a_column_that_is_not_finite_stays_as_it_was():
     old = normal(2, 5, 3)
     new = normal(2, 5, 3).at[0, 4, 1].set(np.nan).at[1, 0, 2].set(np.inf)
