@@ -30,11 +30,11 @@ from jaxcompress.ops.trees import mask, merge_masked, path_text
 RESERVED = {"loss", "applied"}
 
 ADVICE = (
-    "what decides or keeps a state must be the same on all workers, so it stands after compress in"
-    " the chain: momentum after it, not around or before it; optax.set_to_zero of frozen parameters"
-    " after it; apply_if_all_finite around the whole chain instead of optax.apply_if_finite;"
-    " micro_batches of make_train_step instead of optax.MultiSteps; partition instead of"
-    " optax.masked; and compress itself, if the chain has none."
+    "every chain has a compress, and what decides or keeps a state stands after it, to be the same"
+    " on all workers: momentum after it, not around or before it; optax.set_to_zero of frozen"
+    " parameters after it; apply_if_all_finite around the whole chain instead of"
+    " optax.apply_if_finite; micro_batches of make_train_step instead of optax.MultiSteps;"
+    " partition instead of optax.masked."
 )
 
 
