@@ -4,7 +4,7 @@
     python -m benchmarks.compiled --platform cpu --workers 8 64 --only dense two_phase
     python -m benchmarks.compiled --platform tpu --workers 8 --bucket-mib 16
     python -m benchmarks.compiled --platform gpu --workers 8 --only dense block_max
-    python -m benchmarks.compiled --platform none      tables and plots of the files
+    python -m benchmarks.compiled --platform none      tables, plots and docs/hosts.md of the files
 
 The programs are for 8 to 256 TPU chips, 8 and 16 H100, 8 B200, and 8 to 64 CPU workers. Programs
 that are in the file are skipped. TPU programs need libtpu, but no TPU: ``pip install "jax[tpu]"``
@@ -36,11 +36,11 @@ import jax
 import tyro
 
 from benchmarks.common.environment import environment
-from benchmarks.common.pages import markdown
+from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.compiled.cases import PROGRAMS, SCHEDULES, Options, chosen
 from benchmarks.compiled.measure import compile_case, schedule_row
 from benchmarks.compiled.plot import plot_bytes, plot_schedule
-from benchmarks.compiled.table import growth, table
+from benchmarks.compiled.table import growth, launches, table
 
 
 def main(options: Options) -> None:
@@ -63,6 +63,8 @@ def _show(rows: list[dict[str, str]], schedule: list[dict[str, str]]) -> None:
     """Prints the tables and draws the plots of the files."""
     for each in (table(rows), growth(rows)):
         print(markdown(each) if each else "", end="\n\n")
+    if on_gpus := launches(rows):
+        write_between(REPOSITORY / "docs" / "hosts.md", "compiled", markdown(on_gpus))
     if rows:
         print(plot_bytes(rows, PROGRAMS.picture))
     if on_tpus := [row for row in schedule if row["platform"] == "tpu"]:

@@ -72,6 +72,28 @@ def growth(rows: Iterable[Row], fewest: int = 8) -> list[Row]:
     return grown
 
 
+def launches(rows: Iterable[Row]) -> list[Row]:
+    """What a step launches on GPUs, for readers: kernels, loops and memory beside dense."""
+    plain = [row for row in rows if row.get("kernels") and _plain(row)]
+    dense = {_place(row): row for row in plain if row["compressor"] == DENSE}
+    return [
+        {
+            "GPUs": f"{row['workers']} {row['platform'].upper()}",
+            "compressor": f"`{row['compressor']}`",
+            "kernels": row["kernels"],
+            "beyond dense": int(row["kernels"]) - int(beside["kernels"]),
+            "loops": row["loops"],
+            "collectives": row["collectives"],
+            "copies of the gradients beyond dense": (
+                f"{float(row['temp_copies']) - float(beside['temp_copies']):.2f}"
+            ),
+            "seconds to compile": row["compile_s"],
+        }
+        for row in plain
+        if (beside := dense.get(_place(row)))
+    ]
+
+
 def _plain(row: Row) -> bool:
     return not row["buckets"] and row["flags"] == "default"
 

@@ -1,6 +1,6 @@
 """The table beside dense, and growth with the workers."""
 
-from benchmarks.compiled.table import growth, table
+from benchmarks.compiled.table import growth, launches, table
 
 
 def row(compressor, workers, sent, temp="2.00", buckets="", flags="default"):
@@ -56,3 +56,17 @@ def test_growth_is_from_8_workers_to_the_most():
         "9.000",
         "6.000",
     )
+
+
+def test_launches_are_those_of_gpu_programs_beyond_dense():
+    on_gpus = {"platform": "h100", "kernels": "925", "loops": "0", "compile_s": "19"}
+    rows = [
+        row("sign()", 8, 1),
+        row("dense()", 8, 1) | on_gpus,
+        row("sign()", 8, 1, "2.50") | on_gpus | {"kernels": "975", "loops": "1"},
+        row("sign()", 8, 1, buckets="4") | on_gpus,
+    ]
+    dense, sign = launches(rows)
+    assert (dense["GPUs"], dense["beyond dense"]) == ("8 H100", 0)
+    assert (sign["beyond dense"], sign["loops"]) == (50, "1")
+    assert sign["copies of the gradients beyond dense"] == "0.50"
