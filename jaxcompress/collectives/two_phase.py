@@ -90,7 +90,9 @@ def two_phase_mean(codec: Codec, key: jax.Array, updates: Updates, axis_name: Ax
         # GPUs launch kernels for every array.
         one_array = plan._replace(counts=(sum(plan.counts),))
         found = _both_phases(codec, key, [_split(leaves, plan)], one_array, axis_name)
-        found = (jnp.split(chunks, np.cumsum(plan.counts)[:-1]) for (chunks,) in found)
+        starts = plan.chunk * np.cumsum((0, *plan.counts[:-1]))
+        # Cut from a flat array, since XLA combines such cuts into few kernels.
+        found = ([chunks.ravel()[start:] for start in starts.tolist()] for (chunks,) in found)
     mean, residual = (
         treedef.unflatten([_merge(*pair) for pair in zip(each, leaves, strict=True)])
         for each in found

@@ -93,8 +93,12 @@ def _in_stacks(
             for factors in leaves
         ]
         result = function(*stacks, np.repeat(counts, batches)[:, None, None])
-        for place, part in zip(places, jnp.split(result, np.cumsum(batches)[:-1]), strict=True):
-            found[place] = part[:, : leaves[0][place].shape[1]]
+        # Cut from a shape that the result does not have, as in `ops.merging`.
+        rows, start = result.reshape(-1, result.shape[2]), 0
+        for place, batch, count in zip(places, batches, counts, strict=True):
+            end = start + batch * max(counts)
+            found[place] = rows[start:end].reshape(batch, max(counts), -1)[:, :count]
+            start = end
     return jax.tree.unflatten(jax.tree.structure(trees[0]), [found[i] for i in range(len(found))])
 
 

@@ -40,19 +40,24 @@ def unmerge(
     stacks: list[jax.Array], arrays: list[jax.Array], row: int | None, fills: bool
 ) -> list[jax.Array]:
     """The inverse of `merge`; `arrays` are those that were merged."""
+    # Cut from another shape than the stack's, since XLA then combines the cuts of a GPU's program
+    # into few kernels: a long array is cut by rows, and a stack as a flat array.
     parts: list[list[jax.Array]] = [[] for _ in arrays]
     remaining = iter(stacks)
     for places in _with_rows(arrays, row):
-        whole, start = next(remaining)[0], 0
+        whole, start = next(remaining).reshape(-1, row or 1), 0
         for i in places:
-            end = start + _in_rows(arrays[i], row, fills)
-            parts[i].append(whole[start:end])
+            end = start + _in_rows(arrays[i], row, fills) // (row or 1)
+            parts[i].append(whole[start:end].ravel()[: arrays[i].size])
             start = end
     for places in _left_over(arrays, row, fills):
-        for (i, _), end in zip(places, next(remaining), strict=True):
-            parts[i].append(end.ravel())
+        flat, start = next(remaining).ravel(), 0
+        for i, first in places:
+            end = start + arrays[i].size - first
+            parts[i].append(flat[start:end])
+            start = end
     return [
-        jnp.concatenate(each)[: x.size].reshape(x.shape)
+        (jnp.concatenate(each) if len(each) > 1 else each[0]).reshape(x.shape)
         for each, x in zip(parts, arrays, strict=True)
     ]
 
