@@ -34,10 +34,12 @@ def may_differ(x: jax.Array, axis_name: AxisName) -> bool:
     return _checked(names) and not varying_axes(x).isdisjoint(names)
 
 
-def on_cpus() -> bool:
-    """Whether the step that is being traced will run on CPUs: those of its mesh, if it has one."""
+def platform() -> str:
+    """What the step that is being traced will run on, cpu, gpu or tpu: the devices of its mesh, or
+    those that JAX takes by default.
+    """
     device = jax.sharding.get_abstract_mesh().abstract_device
-    return (device.platform if device else jax.default_backend()) == "cpu"
+    return device.platform if device else jax.default_backend()
 
 
 def varying_axes(x: jax.Array) -> frozenset[str]:

@@ -51,10 +51,10 @@ def as_users_run_it(monkeypatch):
 
 
 @pytest.fixture
-def on_accelerators(monkeypatch):
-    """Traces the programs of other platforms than CPUs, which run here too."""
+def on_gpus(monkeypatch):
+    """Traces the programs of GPUs, which run here too."""
     for module in ("collectives.one_phase", "collectives.two_phase", "ops.low_rank"):
-        monkeypatch.setattr(f"jaxcompress.{module}.on_cpus", lambda: False)
+        monkeypatch.setattr(f"jaxcompress.{module}.platform", lambda: "gpu")
 
 
 def pytest_collection_finish():

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from optax import Updates
 
-from jaxcompress._compat import all_gather, axis_size, on_cpus, vary_like
+from jaxcompress._compat import all_gather, axis_size, platform, vary_like
 from jaxcompress.base import AxisName, Codec, Compressor, Reduced, parseable
 from jaxcompress.ops.codecs import codec_bits, codec_of, message_words
 from jaxcompress.ops.merging import merge, unmerge
@@ -59,7 +59,7 @@ def all_gather_mean(codec: Codec, key: jax.Array, updates: Updates, axis_name: A
     """Encodes, gathers, decodes and averages, with a separate key per worker and array."""
     leaves, treedef = jax.tree.flatten(updates)
     key = jax.random.fold_in(key, lax.axis_index(axis_name))
-    if on_cpus() or not _can_merge(codec, leaves):
+    if platform() != "gpu" or not _can_merge(codec, leaves):
         mean, residual, words = _average(codec, key, [x[None] for x in leaves], 0, axis_name)
         mean, residual = ([stack[0] for stack in each] for each in (mean, residual))
     else:

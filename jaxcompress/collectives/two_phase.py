@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 from optax import Updates
 
-from jaxcompress._compat import all_gather, all_to_all, axis_size, on_cpus, vary_like
+from jaxcompress._compat import all_gather, all_to_all, axis_size, platform, vary_like
 from jaxcompress.base import AxisName, Codec, Compressor, Reduced, parseable
 from jaxcompress.ops.codecs import codec_bits, codec_of, decode, encode
 from jaxcompress.ops.serialization import WORD_BYTES, from_words, to_words, words_in
@@ -83,7 +83,7 @@ def two_phase_mean(codec: Codec, key: jax.Array, updates: Updates, axis_name: Ax
     if not plan.share:
         return Reduced(updates, updates, 0)
 
-    if on_cpus():
+    if platform() != "gpu":
         chunks = [_split([x], plan) for x in leaves]
         found = _both_phases(codec, key, chunks, plan, axis_name)
     else:

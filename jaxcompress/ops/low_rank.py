@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcompress._compat import on_cpus, varying_axes
+from jaxcompress._compat import platform, varying_axes
 from jaxcompress.ops.orthogonal import METHODS, method_of, orthonormal, unit_columns
 
 # Up to this rank, P Q^T is a sum of outer products, which XLA fuses into its use. Above, it is a
@@ -75,14 +75,14 @@ def _in_stacks(
 ) -> Any:
     """``function(*stacks, rows)`` of factors, (batch, n, r) each, several in one call.
 
-    A stack holds the factors of one shape. On accelerators, where each call costs kernels, it holds
+    A stack holds the factors of one shape. On GPUs, where each call costs kernels, it holds
     all of a rank for which `fills` is true: zero rows fill the shorter ones. `rows` is how many
     each has, (batch, 1, 1).
     """
     leaves = [jax.tree.leaves(tree) for tree in trees]
     alike: dict[Any, list[int]] = {}
     for place, x in enumerate(leaves[0]):
-        by_rank = not on_cpus() and fills(x.shape[2])
+        by_rank = platform() == "gpu" and fills(x.shape[2])
         shape = x.shape[2:] if by_rank else x.shape[1:]
         alike.setdefault((shape, varying_axes(x)), []).append(place)
     found = {}

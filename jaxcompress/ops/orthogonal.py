@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float32
 
-from jaxcompress._compat import on_cpus
+from jaxcompress._compat import platform
 from jaxcompress.ops.quantization import max_magnitude
 
 # Up to this rank Gram-Schmidt is a few vector operations, faster than any library call.
@@ -80,7 +80,7 @@ def method_of(rank: int, method: str = "auto") -> str:
     """The method itself, or the choice of ``"auto"``: Gram-Schmidt up to rank 4; above that
     Householder on CPUs and Cholesky on accelerators.
     """
-    many = "householder" if on_cpus() else "cholesky"
+    many = "householder" if platform() == "cpu" else "cholesky"
     auto = "gram_schmidt" if rank <= FEW_COLUMNS else many
     return auto if method == "auto" else method
 

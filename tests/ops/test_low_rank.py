@@ -51,7 +51,7 @@ def test_factors_of_one_shape_are_done_together_and_equal_those_done_alone(metho
 FACTORS = {"a": normal(1, 9, 2), "b": normal(3, 4, 2), "c": normal(2, 2, 2), "d": normal(2, 7, 5)}
 
 
-@pytest.mark.usefixtures("on_accelerators")
+@pytest.mark.usefixtures("on_gpus")
 @pytest.mark.parametrize("method", ["gram_schmidt", "householder", "cholesky"])
 def test_filled_factors_have_the_bases_that_they_have_alone(method):
     together = jax.jit(lambda tree: orthonormal_tree(tree, method))(FACTORS)
@@ -60,7 +60,7 @@ def test_filled_factors_have_the_bases_that_they_have_alone(method):
         np.testing.assert_allclose(together[name], orthonormal(x, method), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.usefixtures("on_accelerators")
+@pytest.mark.usefixtures("on_gpus")
 def test_bases_of_filled_factors_replace_dependent_columns():
     dead = jax.tree.map(lambda x: x.at[..., 1].set(3 * x[..., 0]).at[0].set(0), FACTORS)
     for basis in jax.tree.leaves(orthonormal_tree(dead, "auto")):
@@ -68,7 +68,7 @@ def test_bases_of_filled_factors_replace_dependent_columns():
         np.testing.assert_allclose(gram, [np.eye(basis.shape[2])] * len(basis), atol=1e-5)
 
 
-@pytest.mark.usefixtures("on_accelerators")
+@pytest.mark.usefixtures("on_gpus")
 def test_filled_warm_starts_have_columns_of_length_one():
     spoilt = FACTORS | {"a": FACTORS["a"].at[0, :, 0].set(0), "d": FACTORS["d"] * np.inf}
     fresh = refresh_columns(jax.random.key(0), spoilt)
@@ -82,7 +82,7 @@ def test_filled_warm_starts_have_columns_of_length_one():
             )
 
 
-@pytest.mark.usefixtures("on_accelerators")
+@pytest.mark.usefixtures("on_gpus")
 def test_filled_factors_keep_old_columns_in_place_of_those_not_finite():
     new = FACTORS | {"b": FACTORS["b"].at[1, 3, 0].set(np.nan)}
     found = keep_finite(new, jax.tree.map(jnp.zeros_like, FACTORS))

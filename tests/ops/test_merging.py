@@ -105,18 +105,18 @@ DETERMINISTIC = [
         *(f"{route}({inner})" for inner in DETERMINISTIC for route in ("one_phase", "two_phase")),
     ],
 )
-def test_arrays_merged_on_accelerators_give_the_same_mean_and_residual(text, request):
+def test_arrays_merged_on_gpus_give_the_same_mean_and_residual(text, request):
     compressor = jaxcompress.parse(text)
     updates = random_updates(4, TREE)
     expected = by_vmap(compressor, updates)
-    request.getfixturevalue("on_accelerators")
+    request.getfixturevalue("on_gpus")
     found = by_vmap(compressor, updates)
     assert_close(found.mean, expected.mean)
     assert_close(found.residual, expected.residual)
     np.testing.assert_array_equal(found.bits, expected.bits)
 
 
-@pytest.mark.usefixtures("on_accelerators")
+@pytest.mark.usefixtures("on_gpus")
 @pytest.mark.parametrize(
     "text", ["qsgd(4)", "terngrad()", "natural()", "block_top_k(0.1, inner=qsgd(8))"]
 )
@@ -129,9 +129,9 @@ def test_the_law_holds_for_merged_arrays_rounded_at_random(phases, text):
     assert_close(kept, jax.tree.map(lambda x: x.mean(0), updates))
 
 
-@pytest.mark.usefixtures("on_accelerators")
+@pytest.mark.usefixtures("on_gpus")
 @pytest.mark.parametrize("phases", [one_phase, two_phase])
-def test_a_program_for_accelerators_does_not_grow_with_the_arrays(phases):
+def test_a_program_for_gpus_does_not_grow_with_the_arrays(phases):
     more = TREE | {"more": jnp.zeros((70, 3)), "seven": jnp.zeros(7), "end": jnp.zeros(1000)}
 
     def operations(tree):
