@@ -220,10 +220,10 @@ def _check_state(state: CompressState, expected: CompressState) -> None:
             if shape != wanted[path]:
                 raise ValueError(
                     f"the state of compress does not fit these updates: {path!r} has the shape"
-                    f" {shape}, where one worker needs {wanted[path]}. Outside a step PerWorker"
-                    " parts are (workers, …). In a step of your own, call"
-                    " squeeze_worker_axis(opt_state) before the update, and"
-                    " expand_worker_axis(opt_state) after it."
+                    f" {shape}, where one worker needs {wanted[path]}. Make the state by"
+                    " init_state(optimizer, params, mesh), where PerWorker parts are (workers, …)."
+                    " In a step of your own, call squeeze_worker_axis(opt_state) before the update,"
+                    " and expand_worker_axis(opt_state) after it."
                 )
 
 

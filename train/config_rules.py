@@ -19,7 +19,10 @@ RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
     "momentum": ("in [0, 1)", lambda c: 0 <= c.momentum < 1),
     "weight_decay": ("at least 0 and finite", lambda c: 0 <= c.weight_decay < math.inf),
     "epochs": ("above 0 and finite", lambda c: 0 < c.epochs < math.inf),
-    "warmup_epochs": ("at least 0 and less than epochs", lambda c: 0 <= c.warmup_epochs < c.epochs),
+    "warmup_epochs": (
+        "at least 0 and less than epochs; --warmup-epochs 0 leaves it out",
+        lambda c: 0 <= c.warmup_epochs < c.epochs,
+    ),
     "decay_epochs": (
         "increasing, each above warmup_epochs",
         lambda c: _is_increasing((c.warmup_epochs, *c.decay_epochs)),

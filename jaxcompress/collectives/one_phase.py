@@ -187,9 +187,14 @@ def _mean(
         return add_to(total, decoded, 1 / workers)
 
     def add_one(worker, totals):
-        return [_each(add, *pair) for pair in zip(totals, of_worker(worker), strict=True)]
+        pairs = zip(map(jnp.reshape, totals, shapes), of_worker(worker), strict=True)
+        return list(map(jnp.reshape, [_each(add, *pair) for pair in pairs], carried))
 
+    shapes = list(map(jnp.shape, stacks))
+    # A stack of one array is carried as that array: another shape than the result's costs a copy.
+    carried = [shape[1:] if shape[0] == 1 else shape for shape in shapes]
     # The totals start as the first worker's message, which saves a pass over zeros.
     totals = [first(*each) for each in zip(stacks, of_worker(0), wide, strict=True)]
+    totals = list(map(jnp.reshape, totals, carried))
     totals = lax.fori_loop(1, workers, add_one, vary_like(totals, everyone))
-    return [total.astype(x.dtype) for total, x in zip(totals, stacks, strict=True)]
+    return [total.reshape(x.shape).astype(x.dtype) for total, x in zip(totals, stacks, strict=True)]

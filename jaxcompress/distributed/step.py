@@ -30,11 +30,11 @@ from jaxcompress.ops.trees import mask, merge_masked, path_text
 RESERVED = {"loss", "applied"}
 
 ADVICE = (
-    "every chain has a compress, and what decides or keeps a state stands after it, to be the same"
-    " on all workers: momentum after it, not around or before it; optax.set_to_zero of frozen"
-    " parameters after it; apply_if_all_finite around the whole chain instead of"
-    " optax.apply_if_finite; micro_batches of make_train_step instead of optax.MultiSteps;"
-    " partition instead of optax.masked."
+    "every chain has a compress, and what decides or keeps a state must be the same on all workers,"
+    " so it stands after compress in the chain: momentum after it, not around or before it;"
+    " optax.set_to_zero of frozen parameters after it; apply_if_all_finite around the whole chain"
+    " instead of optax.apply_if_finite; micro_batches of make_train_step instead of"
+    " optax.MultiSteps; partition instead of optax.masked."
 )
 
 
@@ -75,7 +75,8 @@ def make_train_step(
 
     With `apply_if_all_finite` around `optimizer`, the loss is multiplied by its scale. A skipped
     step leaves `extra` unchanged too, and the metric ``"applied"`` is 1 if the step was taken, else
-    0.
+    0. Donated arrays must not be used again: JAX raises an error, and on several CPU devices it may
+    crash.
 
     Args:
       loss_fn: ``(params, extra, batch) -> (loss, (extra, metrics))`` for a worker's own rows.

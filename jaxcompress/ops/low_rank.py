@@ -94,10 +94,11 @@ def _in_stacks(
         ]
         result = function(*stacks, np.repeat(counts, batches)[:, None, None])
         # Cut from a shape that the result does not have, as in `ops.merging`.
-        rows, start = result.reshape(-1, result.shape[2]), 0
+        rank, start = result.shape[2], 0
+        rows = result.reshape(sum(batches) * max(counts), rank)
         for place, batch, count in zip(places, batches, counts, strict=True):
             end = start + batch * max(counts)
-            found[place] = rows[start:end].reshape(batch, max(counts), -1)[:, :count]
+            found[place] = rows[start:end].reshape(batch, max(counts), rank)[:, :count]
             start = end
     return jax.tree.unflatten(jax.tree.structure(trees[0]), [found[i] for i in range(len(found))])
 
