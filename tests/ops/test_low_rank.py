@@ -70,8 +70,8 @@ def test_bases_of_filled_factors_replace_dependent_columns():
 
 @pytest.mark.usefixtures("on_gpus")
 def test_filled_warm_starts_have_columns_of_length_one():
-    spoilt = FACTORS | {"a": FACTORS["a"].at[0, :, 0].set(0), "d": FACTORS["d"] * np.inf}
-    fresh = refresh_columns(jax.random.key(0), spoilt)
+    damaged = FACTORS | {"a": FACTORS["a"].at[0, :, 0].set(0), "d": FACTORS["d"] * np.inf}
+    fresh = refresh_columns(jax.random.key(0), damaged)
     for name, found in fresh.items():
         length = jnp.linalg.norm(found, axis=1)
         alive = name in "bc"
