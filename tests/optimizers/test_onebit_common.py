@@ -298,7 +298,7 @@ def test_gradients_that_are_averaged_already_are_refused(name):
 def test_a_state_of_all_workers_is_refused_inside_a_step(name):
     optimizer = made(name)
     state = map_per_worker(of_all_workers, optimizer.init(PARAMS))
-    with pytest.raises(ValueError, match=r"Outside a step PerWorker parts are \(workers, …\)"):
+    with pytest.raises(ValueError, match=r"where PerWorker parts are \(workers, …\)"):
         jax.make_jaxpr(optimizer.update, axis_env=[("data", WORKERS)])(PARAMS, state, PARAMS)
 
 
