@@ -1,9 +1,13 @@
-"""The environment of a measurement: machine, versions and commit."""
+"""The environment of a measurement: machine, versions, commit and command."""
 
 import importlib.metadata
 import os
 import platform
+import re
+import shlex
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -12,14 +16,32 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def environment() -> dict[str, str]:
-    """What a reader needs to know about a measurement: processor, device, versions, commit."""
+    """What a reader needs to know about a measurement: processor, device, versions, commit, and the
+    command that repeats it.
+    """
     return {
         "machine": f"{_processor()}, {os.cpu_count()} cores",
         "device": jax.devices()[0].device_kind,
         "python": platform.python_version(),
         "jax": importlib.metadata.version("jax"),
         "commit": _commit(),
+        "command": command(sys.argv),
     }
+
+
+def command(arguments: Sequence[str]) -> str:
+    """The command line of a module that runs with these ``sys.argv``.
+
+    It does not name the place of PyTorch on this machine.
+    """
+    program = Path(arguments[0])
+    if program.is_relative_to(REPOSITORY):
+        module = program.parent if program.name == "__main__.py" else program.with_suffix("")
+        words = ["python", "-m", ".".join(module.relative_to(REPOSITORY).parts)]
+    else:
+        words = [program.name]
+    line = shlex.join([*words, *arguments[1:]])
+    return re.sub(r"--torch[-_]python[= ]\S+", "--torch-python PATH/bin/python", line)
 
 
 def _processor() -> str:

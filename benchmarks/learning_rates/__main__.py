@@ -60,7 +60,7 @@ def main(options: Options) -> None:
                 continue
             for seed in options.seeds:
                 ran = summary([tuning.config, "--learning-rate", str(rate), "--seed", str(seed)])
-                row = {"group": group, "learning_rate": rate, "seed": seed, **ran, **about}
+                row = {"group": group, "learning_rate": rate, "seed": seed, **about, **ran}
                 RESULTS.save([row])
                 print(f"{group} {rate}: {ran[tuning.measure]}", flush=True)
     if rows := RESULTS.read():

@@ -139,7 +139,12 @@ def _model(options: Options, about: dict[str, str]) -> int:
         [one for one in points if is_fitted(one) is wanted] for wanted in (True, False)
     )
     lines = fit_operations(fitted)
-    write_csv(ERRORS_FILE, found := errors(fitted, held_out, lines))
+    derived = {key: about[key] for key in ("jax", "commit", "command")} | {
+        "collectives_commit": _commits(measured),
+        "local_commit": _commits(computing),
+    }
+    found = errors(fitted, held_out, lines)
+    write_csv(ERRORS_FILE, [row | derived for row in found])
     print(markdown(found), end="\n\n")
     if checks := _whole_steps(lines):
         print(markdown(checks), end="\n\n")
@@ -150,9 +155,14 @@ def _model(options: Options, about: dict[str, str]) -> int:
     }
     rows = steps(sent, RATES, lines, local, options.compute_ms)
     rows = [row | {"device": computing[0]["device"]} for row in rows]
-    path = write_csv(FILE, [row | {key: about[key] for key in ("commit", "jax")} for row in rows])
+    path = write_csv(FILE, [row | derived for row in rows])
     _show(rows, path)
     return 0
+
+
+def _commits(rows: list[Row]) -> str:
+    """At which commits the rows were measured."""
+    return " ".join(dict.fromkeys(row["commit"] for row in rows))
 
 
 def _show(rows: list[Row], path: Path) -> None:

@@ -56,7 +56,7 @@ def main(options: Options) -> int:
         if options.only and name not in options.only:
             continue
         try:
-            row = {"scheme": name, **summary(arguments(name)), **about}
+            row = {"scheme": name, **about, **summary(arguments(name))}
         except subprocess.CalledProcessError as error:
             failed.append(f"{name}: exit code {error.returncode}")
             continue

@@ -35,7 +35,6 @@ A run of a method, task, seed, number of hosts and rate replaces its earlier row
 
 import dataclasses
 import itertools
-import shlex
 import signal
 import subprocess
 import sys
@@ -102,7 +101,6 @@ def measure_all(options: Options) -> list[str]:
     about = {key: value for key, value in environment().items() if key not in ("jax", "python")}
     methods, failed = runnable(options), []
     pythons = {"jax": sys.executable, "torch": str(options.torch_python)}
-    about["command"] = command(sys.argv[1:], options.torch_python)
     tasks = [name for name in TASKS if matches(name, options.task)]
     for workers in options.workers:
         with network(workers) as hosts:
@@ -121,12 +119,6 @@ def measure_all(options: Options) -> list[str]:
                 else:
                     RESULTS.save([found | about])
     return failed
-
-
-def command(arguments: list[str], torch_python: Path | None) -> str:
-    """What repeats this run, without the place of PyTorch on this machine."""
-    shown = shlex.join(arguments).replace(str(torch_python), "PATH/bin/python")
-    return f"python -m benchmarks.time_to_accuracy {shown}"
 
 
 def runnable(options: Options) -> list[Method]:

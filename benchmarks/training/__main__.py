@@ -50,7 +50,7 @@ def main(options: Options) -> None:
         if options.compressor and expression(run) not in options.compressor:
             continue
         for seed in options.seeds:
-            row = measure(run, seed) | about
+            row = about | measure(run, seed)
             RESULTS.save([row])
             print(f"{row['config']} {row['compressor']}: {row['test_accuracy']}", flush=True)
     rows = RESULTS.read()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.common import results
+from benchmarks.common.pages import README
 from benchmarks.hosts.host_processes import Measured
 from benchmarks.network import __main__ as network
 from benchmarks.network.__main__ import Options, main, runnable
@@ -20,23 +21,32 @@ def test_without_root_it_says_what_it_needs(monkeypatch, capsys):
 
 
 def test_without_hosts_the_table_is_made_from_the_file(monkeypatch, capsys):
+    written = {}
     found = dict.fromkeys(("step", "bare"), Measured([12.0], 1_010_000, 100))
     about = {"version": "jax 1", "python": "3", "requested_bytes": 1_000_000}
     rows = [row(Method("jax", "dense()"), 2, "1gbit", found, about) | {"machine": "a machine"}]
-    written = {}
     monkeypatch.setattr(network, "missing", lambda: ["root"])
     monkeypatch.setattr(results, "read_csv", lambda name: rows)
     monkeypatch.setattr(network, "plot", lambda rows, path: written.update(plot=path))
-    monkeypatch.setattr(
-        network, "write_readme", lambda script, text: written.update({script: text})
-    )
+    monkeypatch.setattr(network, "write_readme", lambda _, text: written.update(readme=text))
+    monkeypatch.setattr(network, "write_between", lambda _, __, text: written.update(page=text))
     assert main(Options(workers=())) == 0
-    assert (
-        "| `dense()` |" in written["network"]
-        and "a machine" in written["network"]
-        and written["plot"]
-    )
+    assert set(written) == {"plot", "readme", "page"}
+    for text in (written["readme"], written["page"]):
+        assert "| `dense()` |" in text and "a machine" in text
     assert "dense()" in capsys.readouterr().out
+
+
+def test_the_page_and_the_readme_are_up_to_date(monkeypatch):
+    monkeypatch.setattr(network, "plot", lambda rows, path: None)
+    read = {path: path.read_text() for path in (network.PAGE, README)}
+
+    def compare(page, _, text):
+        assert text in read[page], f"{page.name}: run `python -m benchmarks.network --workers`"
+
+    monkeypatch.setattr(network, "write_between", compare)
+    monkeypatch.setattr(network, "write_readme", lambda _, text: compare(README, _, text))
+    assert main(Options(workers=())) == 0
 
 
 def test_without_torch_its_rows_are_skipped_with_a_message(capsys):
