@@ -15,15 +15,14 @@ workers is the sum of three parts:
   each by the α-β model of its operation (`benchmarks.scaling.alpha_beta`).
 
 The model is fitted to 2 and 4 hosts and three of five sizes. It is checked on the other sizes, on 8
-hosts, and on the communication of whole steps in network.csv. It describes rings over equal links,
+hosts, and on the averages of network.csv (scaling_checks.csv). It describes rings over equal links,
 by gloo: no trees, no shared switches, and no overlap of communication with computation. Overlap
-helps dense more, which has more communication to hide.
+helps dense more, which has more communication to hide. docs/scaling.md shows the result.
 """
 
 import dataclasses
 import functools
 import sys
-from pathlib import Path
 from typing import Any
 
 import tyro
@@ -42,11 +41,19 @@ from benchmarks.scaling.measure import (
     measure_local,
     point,
 )
-from benchmarks.scaling.model import communication_ms, errors, fit_local, fit_operations, steps
+from benchmarks.scaling.model import (
+    Local,
+    communication_ms,
+    errors,
+    fit_local,
+    fit_operations,
+    steps,
+)
+from benchmarks.scaling.page import CHECKS_FILE, ERRORS_FILE, FILE, write_pages
 from benchmarks.scaling.plot import plot_map, plot_steps
 from jaxcompress import Collective
 
-FILE, ERRORS_FILE, COLLECTIVES_FILE = "scaling.csv", "scaling_errors.csv", "scaling_collectives.csv"
+COLLECTIVES_FILE = "scaling_collectives.csv"
 WORKERS = tuple(2**power for power in range(1, 11))
 RATES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)  # Gbit/s
 
@@ -139,15 +146,6 @@ def _model(options: Options, about: dict[str, str]) -> int:
         [one for one in points if is_fitted(one) is wanted] for wanted in (True, False)
     )
     lines = fit_operations(fitted)
-    derived = {key: about[key] for key in ("jax", "commit", "command")} | {
-        "collectives_commit": _commits(measured),
-        "local_commit": _commits(computing),
-    }
-    found = errors(fitted, held_out, lines)
-    write_csv(ERRORS_FILE, [row | derived for row in found])
-    print(markdown(found), end="\n\n")
-    if checks := _whole_steps(lines):
-        print(markdown(checks), end="\n\n")
     sent = {(text, count): _sent(text, count) for text in AT_SCALE for count in WORKERS}
     local = {
         text: fit_local([row for row in computing if row["compressor"] == text])
@@ -155,8 +153,25 @@ def _model(options: Options, about: dict[str, str]) -> int:
     }
     rows = steps(sent, RATES, lines, local, options.compute_ms)
     rows = [row | {"device": computing[0]["device"]} for row in rows]
-    path = write_csv(FILE, [row | derived for row in rows])
-    _show(rows, path)
+    network = read_csv("network.csv")
+    derived = {key: about[key] for key in ("jax", "commit", "command")} | {
+        "collectives_commit": _commits(measured),
+        "local_commit": _commits(computing),
+    }
+    files = {
+        FILE: rows,
+        ERRORS_FILE: errors(fitted, held_out, lines),
+        CHECKS_FILE: [
+            row | {"network_commit": _commits(network)} for row in _checks(network, lines, local)
+        ],
+    }
+    paths = {name: write_csv(name, [row | derived for row in each]) for name, each in files.items()}
+    if files[CHECKS_FILE]:
+        write_pages()
+    for name in (ERRORS_FILE, CHECKS_FILE):
+        print(markdown(files[name]) if files[name] else "", end="\n\n")
+    print(plot_steps(rows, paths[FILE].with_suffix(".png")))
+    print(plot_map(rows, paths[FILE].with_name("scaling_map.png")))
     return 0
 
 
@@ -165,33 +180,40 @@ def _commits(rows: list[Row]) -> str:
     return " ".join(dict.fromkeys(row["commit"] for row in rows))
 
 
-def _show(rows: list[Row], path: Path) -> None:
-    """Prints some of the steps, and draws the plots beside the file."""
-    shown = [
-        row
-        for row in rows
-        if row["workers"] in (8, 64, 1024) and row["gbit"] in ("0.1", "1", "10", "100")
-    ]
-    print(markdown(shown))
-    print(
-        plot_steps(rows, path.with_suffix(".png")),
-        plot_map(rows, path.with_name("scaling_map.png")),
-    )
+def _checks(network: list[Row], lines: dict[str, Any], local: dict[str, Local]) -> list[Row]:
+    """The model beside the averages of network.csv, to which it was not fitted.
 
-
-def _whole_steps(lines: dict[str, Any]) -> list[dict[str, str]]:
-    """The model beside the whole steps of network.csv, to which it was not fitted."""
+    Errors are relative, in percent. That of the whole average is empty where compression was not
+    measured alone.
+    """
     rows = []
-    for row in read_csv("network.csv"):
-        if row["framework"] == "jax":
-            sent = _sent(row["method"], int(row["workers"]))
-            expected = communication_ms(sent, bits_per_second(row["rate"]) / 1e9, lines)
-            rows.append(
-                {key: row[key] for key in ("method", "workers", "rate", "communication_ms")}
-            )
-            error = 100 * (expected / float(row["communication_ms"]) - 1)
-            rows[-1] |= {"model ms": f"{expected:.1f}", "error": f"{error:+.0f} %"}
+    for each in network:
+        if each["framework"] != "jax":
+            continue
+        sent = _sent(each["method"], int(each["workers"]))
+        communication = communication_ms(sent, bits_per_second(each["rate"]) / 1e9, lines)
+        found = {key: each[key] for key in ("method", "workers", "rate", "communication_ms")}
+        found |= _beside(communication, each["communication_ms"], "communication")
+        found |= {"average_ms": each["step_ms"], "model_average_ms": "", "average_error": ""}
+        if compression := local.get(_in_phases(each["method"], sent)):
+            whole = communication + compression.ms(int(each["workers"]))
+            found |= _beside(whole, each["step_ms"], "average")
+        rows.append(found)
     return rows
+
+
+def _beside(model_ms: float, measured_ms: str, part: str) -> Row:
+    error = 100 * (model_ms / float(measured_ms) - 1)
+    return {f"model_{part}_ms": f"{model_ms:.1f}", f"{part}_error": f"{error:.1f}"}
+
+
+def _in_phases(method: str, sent: list[Collective]) -> str:
+    """The expression with the number of phases that its collectives show, as AT_SCALE has it."""
+    if method in AT_SCALE:
+        return method
+    phases = "two" if any(one.operation == "all-to-all" for one in sent) else "one"
+    outer, inner = method.split("(", 1)
+    return f"{outer}({phases}_phase({inner[:-1]}))"
 
 
 @functools.cache

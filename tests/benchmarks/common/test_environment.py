@@ -9,7 +9,7 @@ from benchmarks.common.results import FOLDER
 
 FILES = sorted(FOLDER.glob("*.csv"))
 # Computed from the rows of other files, whose commits they name instead of a machine.
-DERIVED = {"scaling.csv", "scaling_errors.csv"}
+DERIVED = {"scaling.csv", "scaling_checks.csv", "scaling_errors.csv"}
 
 
 def test_the_command_quotes_its_arguments_and_names_no_place_of_this_machine():

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.common import results
-from benchmarks.common.pages import README
 from benchmarks.hosts.host_processes import Measured
 from benchmarks.network import __main__ as network
 from benchmarks.network.__main__ import Options, main, runnable
@@ -35,18 +34,6 @@ def test_without_hosts_the_table_is_made_from_the_file(monkeypatch, capsys):
     for text in (written["readme"], written["page"]):
         assert "| `dense()` |" in text and "a machine" in text
     assert "dense()" in capsys.readouterr().out
-
-
-def test_the_page_and_the_readme_are_up_to_date(monkeypatch):
-    monkeypatch.setattr(network, "plot", lambda rows, path: None)
-    read = {path: path.read_text() for path in (network.PAGE, README)}
-
-    def compare(page, _, text):
-        assert text in read[page], f"{page.name}: run `python -m benchmarks.network --workers`"
-
-    monkeypatch.setattr(network, "write_between", compare)
-    monkeypatch.setattr(network, "write_readme", lambda _, text: compare(README, _, text))
-    assert main(Options(workers=())) == 0
 
 
 def test_without_torch_its_rows_are_skipped_with_a_message(capsys):

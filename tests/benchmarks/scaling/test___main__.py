@@ -25,7 +25,7 @@ def measured(operation, workers, rate, payload):
         "rate": f"{rate}mbit",
         "payload_bytes": payload,
     }
-    return about | {"ms": 1 + payload * 8e-3 / rate}
+    return about | {"ms": 1 + payload * 8e-3 / rate, "commit": "1234567"}
 
 
 def test_without_measurements_it_says_what_to_measure(folder, capsys):
@@ -40,7 +40,13 @@ def test_the_model_from_measured_files(folder, capsys):
     results.write_csv("scaling_collectives.csv", [measured(*point) for point in points])
     local = itertools.product(scaling.AT_SCALE, (4, 8))
     rows = [
-        {"compressor": text, "workers": workers, "ms": 10 * workers, "device": "cpu"}
+        {
+            "compressor": text,
+            "workers": workers,
+            "ms": 10 * workers,
+            "device": "cpu",
+            "commit": "abc",
+        }
         for text, workers in local
     ]
     results.write_csv("scaling_local_cpu.csv", rows)
