@@ -9,27 +9,15 @@ from pathlib import Path
 import jax
 import jaxtyping
 import pytest
+from fast_compilation import FAST_COMPILATION
 
 import jaxcompress
 
 jaxcompress.virtual_cpu_workers(8)
 
-# The tests compile thousands of small programs and run each a few times. Without LLVM's
-# optimisation and the newer code generator of fusions, and with each program in one piece, that
-# takes a third of the time. XLA's own passes, and so every count of bytes and collectives, are the
-# same. The flags are read when the backend starts; processes that a test starts are to run as a
-# user's do, so they do not inherit them.
+# The flags are read when the backend starts. Processes that a test starts inherit none of them.
 _flags = os.environ.get("XLA_FLAGS")
-os.environ["XLA_FLAGS"] = " ".join(
-    [
-        _flags or "",
-        "--xla_backend_optimization_level=0",
-        "--xla_llvm_disable_expensive_passes=true",
-        # Newer jaxlib has no other generator than the new one, and refuses flags it does not know.
-        *(["--xla_cpu_use_fusion_emitters=false"] if jax.__version_info__ < (0, 11) else []),
-        "--xla_cpu_parallel_codegen_split_count=1",
-    ]
-)
+os.environ["XLA_FLAGS"] = f"{_flags or ''} {FAST_COMPILATION}"
 jax.devices()
 if _flags is None:
     del os.environ["XLA_FLAGS"]

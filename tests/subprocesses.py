@@ -9,10 +9,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fast_compilation import FAST_COMPILATION
+
 REPOSITORY = Path(__file__).parent.parent
 # Starting JAX takes seconds; a training on a machine busy with other tests took 90.
 TIMEOUT_SECONDS = 300
-SET_BY_TESTS = ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "PJRT_NPROC")
+SET_BY_TESTS = ("JAX_NUM_CPU_DEVICES", "PJRT_NPROC")
 
 Finished = subprocess.CompletedProcess[str]
 
@@ -73,7 +75,7 @@ def _start(program: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", program],
         cwd=REPOSITORY,
-        env=clean | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": paths},
+        env=clean | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": paths, "XLA_FLAGS": FAST_COMPILATION},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

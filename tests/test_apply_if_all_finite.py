@@ -90,19 +90,19 @@ def _plain(x):
     return jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("text", MEMORIES)
-def test_nothing_of_a_skipped_step_stays(text, bad):
+def test_nothing_of_a_skipped_step_stays(text):
     rule = optax.sgd(0.01) if "momentum" in text else None
     step, first = start(chain(text, rule))
     before, _ = take(step, first, batch_with(), batch_with())
-    after, metrics = take(step, before, batch_with(bad))
-    assert_same_bits(on_host(after[0]), on_host(before[0]))
-    assert_same_bits(on_host(after[1].inner), on_host(before[1].inner))
-    assert_same_bits(on_host(after[2]), on_host(before[2]))
-    assert metrics["applied"] == 0 and not np.isfinite(metrics["loss"])
-    told = skipped_steps(after[1])
-    assert (told["applied"], told["skipped"], told["skipped_in_a_row"]) == (False, 1, 1)
+    for bad in (np.nan, np.inf):
+        after, metrics = take(step, before, batch_with(bad))
+        assert_same_bits(on_host(after[0]), on_host(before[0]))
+        assert_same_bits(on_host(after[1].inner), on_host(before[1].inner))
+        assert_same_bits(on_host(after[2]), on_host(before[2]))
+        assert metrics["applied"] == 0 and not np.isfinite(metrics["loss"])
+        told = skipped_steps(after[1])
+        assert (told["applied"], told["skipped"], told["skipped_in_a_row"]) == (False, 1, 1)
 
 
 def test_the_step_after_it_is_as_if_it_had_not_been():

@@ -13,7 +13,6 @@ from claims import ALL_COMPRESSORS
 from helpers import (
     assert_close,
     assert_same_bits,
-    awkward_tree,
     energy,
     first_state,
     mean_over_workers,
@@ -374,9 +373,8 @@ def test_compress_keeps_shapes_and_dtypes_and_tree(text):
 
     for name, size in reversed(axes.items()):
         one_worker = jax.vmap(one_worker, (0, None), axis_name=name, axis_size=size)
-    params = awkward_tree()
-    updates = jax.tree.map(lambda x: jnp.zeros((*axes.values(), *x.shape), x.dtype), params)
-    mean = jax.eval_shape(one_worker, updates, params)
+    updates = jax.tree.map(lambda x: jnp.zeros((*axes.values(), *x.shape), x.dtype), MIXED)
+    mean = jax.eval_shape(one_worker, updates, MIXED)
     assert jax.tree.structure(mean) == jax.tree.structure(updates)
     assert [(x.shape, x.dtype) for x in jax.tree.leaves(mean)] == [
         (x.shape, x.dtype) for x in jax.tree.leaves(updates)

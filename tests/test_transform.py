@@ -623,7 +623,7 @@ def test_float0_updates_pass_unchanged():
         return updates["x"], dense["x"]
 
     rows = random_updates(0, {"x": tree["x"]})["x"]
-    found, dense_mean = jax.vmap(one_worker, axis_name="data")(rows)
+    found, dense_mean = jax.jit(jax.vmap(one_worker, axis_name="data"))(rows)
     wide = np.asarray(rows, np.float64)
     np.testing.assert_allclose(dense_mean[0], -2 * wide.mean(axis=0), **FLOAT32)
     assert 0 < np.count_nonzero(found[0]) <= WORKERS * 10

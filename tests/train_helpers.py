@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from fast_compilation import FAST_COMPILATION
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -30,17 +31,13 @@ ALONE: dict[str, Any] = {"coordinator": "127.0.0.1:1", "num_processes": 1, "proc
 SMALL = ("--workers", "2", "--compressor", "error_feedback(top_k(0.01))", "--log-every-steps", "4")
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
+def start(*arguments: str, flags: str = FAST_COMPILATION) -> subprocess.Popen[str]:
     """Starts ``python -m train`` with these arguments, without the tests' own device settings."""
-    clean = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES")
-    }
+    clean = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
     return subprocess.Popen(
         [sys.executable, "-m", "train", *arguments],
         cwd=REPOSITORY,
-        env=clean | ENVIRONMENT,
+        env=clean | ENVIRONMENT | {"XLA_FLAGS": flags},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -39,8 +39,10 @@ def test_it_is_right_on_average(dtype):
 @given(size=st.integers(0, 600), scale=st.floats(1e-30, 1e30), seed=st.integers(0, 9))
 def test_every_length_and_size_comes_back_within_a_level(size, scale, seed):
     x = jnp.asarray(scale * np.random.default_rng(seed).standard_normal(size), jnp.float32)
-    for dtype in ("bfloat16", "int8"):
-        back = np.asarray(read(write(jax.random.key(seed), x, dtype)), np.float64)
+    dtypes = ("bfloat16", "int8")
+    stored = jax.jit(lambda key, x: [read(write(key, x, dtype)) for dtype in dtypes])
+    for dtype, found in zip(dtypes, stored(jax.random.key(seed), x), strict=True):
+        back = np.asarray(found, np.float64)
         assert back.shape == x.shape
         assert np.all(np.abs(back - np.asarray(x, np.float64)) <= level(x, dtype) * (1 + 1e-5))
 

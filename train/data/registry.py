@@ -15,8 +15,6 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
 from train.data.dataset import Dataset
 from train.data.images import Images, Split, crop_and_flip, with_validation
@@ -58,6 +56,10 @@ def digits() -> Images:
 
     The split into 1,437 and 360 is stratified by class and always the same.
     """
+    # Imported here, since it takes a second and no other data set needs it.
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
     images, labels = load_digits(return_X_y=True)
     images = images.reshape(-1, 8, 8, 1).astype(np.uint8)
     labels = labels.astype(np.int32)

@@ -9,8 +9,9 @@ from jaxcompress import int2, int4, int8, parse
 
 
 def sent(compressor, x, seed=0):
-    x = jnp.asarray(x)
-    return np.asarray(compressor.codec.decode(compressor.codec.encode(jax.random.key(seed), x), x))
+    codec = compressor.codec
+    back = jax.jit(lambda key, x: codec.decode(codec.encode(key, x), x))
+    return np.asarray(back(jax.random.key(seed), jnp.asarray(x)))
 
 
 # The largest levels that each tries, by the largest magnitude of the group.

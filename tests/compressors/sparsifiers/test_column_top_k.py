@@ -24,7 +24,11 @@ def test_a_vector_is_one_column_and_travels_dense():
     inner = column_top_k(0.1)
     assert inner.message_bits(like["bias"]) >= 32 * 30
     updates, state = random_updates(1, like), transformation.init(like)
-    mean, _ = jax.vmap(lambda x: transformation.update(x, state, like), axis_name="data")(updates)
+
+    def average(x):
+        return transformation.update(x, state, like)
+
+    mean, _ = jax.jit(jax.vmap(average, axis_name="data"))(updates)
     np.testing.assert_allclose(
         mean["bias"][0], np.asarray(updates["bias"]).mean(axis=0), rtol=1e-5, atol=1e-6
     )
