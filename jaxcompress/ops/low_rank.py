@@ -1,7 +1,7 @@
 """Thin factors of matrices: products with them, and their bases."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -80,48 +80,88 @@ def _in_stacks(
     each has, (batch, 1, 1).
     """
     leaves = [jax.tree.leaves(tree) for tree in trees]
-    alike: dict[Any, list[int]] = {}
-    for place, x in enumerate(leaves[0]):
-        by_rank = platform() == "gpu" and fills(x.shape[2])
-        shape = x.shape[2:] if by_rank else x.shape[1:]
-        alike.setdefault((shape, varying_axes(x)), []).append(place)
+
+    def alike(x):
+        return x.shape[2:] if platform() == "gpu" and fills(x.shape[2]) else x.shape[1:]
+
     found = {}
-    for places in alike.values():
+    for places in _groups(leaves[0], alike):
         batches, counts = zip(*(leaves[0][place].shape[:2] for place in places), strict=True)
         stacks = [
             jnp.concatenate([_filled(factors[place], max(counts)) for place in places])
             for factors in leaves
         ]
         result = function(*stacks, np.repeat(counts, batches)[:, None, None])
-        # Cut from a shape that the result does not have, as in `ops.merging`.
-        rank, start = result.shape[2], 0
-        rows = result.reshape(sum(batches) * max(counts), rank)
-        for place, batch, count in zip(places, batches, counts, strict=True):
-            end = start + batch * max(counts)
-            found[place] = rows[start:end].reshape(batch, max(counts), rank)[:, :count]
-            start = end
+        for place, part, count in zip(places, _cut(result, batches), counts, strict=True):
+            found[place] = part[:, :count]
     return jax.tree.unflatten(jax.tree.structure(trees[0]), [found[i] for i in range(len(found))])
+
+
+def _groups(leaves: list[jax.Array], alike: Callable[[jax.Array], Any]) -> list[list[int]]:
+    """Positions of the arrays that are alike and vary along the same mesh axes."""
+    groups: dict[Any, list[int]] = {}
+    for place, x in enumerate(leaves):
+        groups.setdefault((alike(x), varying_axes(x)), []).append(place)
+    return list(groups.values())
 
 
 def _filled(factor: jax.Array, rows: int) -> jax.Array:
     return jnp.pad(factor, ((0, 0), (0, rows - factor.shape[1]), (0, 0)))
 
 
+def _cut(stack: jax.Array, batches: Sequence[int]) -> list[jax.Array]:
+    """A stack, (sum of batches, n, r), in its parts."""
+    # Cut from a shape that the stack does not have, as in `ops.merging`.
+    total, rows, rank = stack.shape
+    flat = stack.reshape(total * rows, rank)
+    ends = np.cumsum(batches) * rows
+    return [
+        flat[end - batch * rows : end].reshape(batch, rows, rank)
+        for end, batch in zip(ends, batches, strict=True)
+    ]
+
+
 # Full precision: accelerators round factors to bfloat16 by default, which would break the law.
 
 
-def times(matrix: jax.Array, q: jax.Array) -> jax.Array:
-    """``M Q`` of a batch."""
-    return jnp.einsum("bnm,bmr->bnr", matrix, q, precision=lax.Precision.HIGHEST)
+def times(matrices: Any, q: Any) -> Any:
+    """``M Q`` of every array: (batch, n, m) and (batch, m, r) become (batch, n, r)."""
+
+    def product(matrix, q):
+        return jnp.einsum("bnm,bmr->bnr", matrix, q, precision=lax.Precision.HIGHEST)
+
+    return _products(product, matrices, q)
 
 
-def transposed_times(matrix: jax.Array, p: jax.Array) -> jax.Array:
-    """``M^T P`` of a batch."""
-    # As (P^T M)^T, which reads M row by row: M^T P takes a CPU six times longer.
-    left = jnp.swapaxes(p, 1, 2)
-    return jnp.swapaxes(
-        jnp.einsum("brn,bnm->brm", left, matrix, precision=lax.Precision.HIGHEST), 1, 2
-    )
+def transposed_times(matrices: Any, p: Any) -> Any:
+    """``M^T P`` of every array: (batch, n, m) and (batch, n, r) become (batch, m, r)."""
+
+    def product(matrix, p):
+        # As (P^T M)^T, which reads M row by row: M^T P takes a CPU six times longer.
+        left = jnp.swapaxes(p, 1, 2)
+        found = jnp.einsum("brn,bnm->brm", left, matrix, precision=lax.Precision.HIGHEST)
+        return jnp.swapaxes(found, 1, 2)
+
+    return _products(product, matrices, p)
+
+
+def _products(
+    function: Callable[[jax.Array, jax.Array], jax.Array], matrices: Any, factors: Any
+) -> Any:
+    """`function` of every matrix and its factor.
+
+    On GPUs, where each call costs kernels, one call for all matrices of a shape. On CPUs that would
+    cost a copy of them.
+    """
+    if platform() != "gpu":
+        return jax.tree.map(function, matrices, factors)
+    leaves, treedef = jax.tree.flatten(matrices)
+    thin, found = jax.tree.leaves(factors), {}
+    for places in _groups(leaves, lambda x: x.shape[1:]):
+        stacks = [jnp.concatenate([each[place] for place in places]) for each in (leaves, thin)]
+        parts = _cut(function(*stacks), [len(leaves[place]) for place in places])
+        found |= zip(places, parts, strict=True)
+    return treedef.unflatten([found[place] for place in range(len(found))])
 
 
 def _times_transposed(p: jax.Array, q: jax.Array) -> jax.Array:

@@ -31,6 +31,22 @@ def test_products_are_those_of_matrices():
     )
 
 
+@pytest.mark.usefixtures("on_gpus")
+@pytest.mark.parametrize("function", [times, transposed_times])
+def test_on_gpus_matrices_of_one_shape_are_multiplied_in_one_call(function):
+    matrices = [normal(1, 9, 6), normal(3, 9, 6), normal(1, 9, 5), normal(2, 9, 6), normal(1, 0, 3)]
+    thin = 2 if function is times else 1
+    factors = [normal(x.shape[0], x.shape[thin], min(2, *x.shape[1:])) for x in matrices]
+    called = jax.make_jaxpr(function)(matrices, factors)
+    assert str(called).count("dot_general") == 3
+    for x, factor, found in zip(
+        matrices, factors, jax.jit(function)(matrices, factors), strict=True
+    ):
+        matrix = np.asarray(x, np.float64)
+        expected = (matrix if thin == 2 else np.swapaxes(matrix, 1, 2)) @ factor
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("rank", [1, 4, 5, 9])
 def test_the_product_of_both_factors_has_the_arrays_shape_and_dtype(rank):
     p, q, like = normal(1, 12, rank), normal(1, 10, rank), jnp.zeros((3, 4, 10), jnp.bfloat16)

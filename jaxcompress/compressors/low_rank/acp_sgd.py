@@ -104,7 +104,7 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
 
         def send_left(state):
             basis = orthonormal_tree(refresh_columns(fresh_key, state.q), orthogonalize)
-            own = jax.tree.map(times, matrices, basis)
+            own = times(matrices, basis)
             reduced, new = inner.reduce(inner_key, own, state.inner[0], axis_name)
             sent = jax.tree.map(jnp.subtract, own, reduced.residual)
             mean, sent = product(reduced.mean, basis, updates), product(sent, basis, updates)
@@ -113,7 +113,7 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
 
         def send_right(state):
             basis = orthonormal_tree(refresh_columns(fresh_key, state.p), orthogonalize)
-            own = jax.tree.map(transposed_times, matrices, basis)
+            own = transposed_times(matrices, basis)
             reduced, new = inner.reduce(inner_key, own, state.inner[1], axis_name)
             sent = jax.tree.map(jnp.subtract, own, reduced.residual)
             mean, sent = product(basis, reduced.mean, updates), product(basis, sent, updates)

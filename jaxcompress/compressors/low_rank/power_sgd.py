@@ -112,11 +112,9 @@ def power_sgd(
         fresh_key, *keys = jax.random.split(key, 1 + 2 * iterations)
         q, bits, (p_state, q_state) = refresh_columns(fresh_key, state.q), 0, state.inner
         for p_key, q_key in zip(keys[::2], keys[1::2], strict=True):
-            left_reduced, p_state = inner.reduce(
-                p_key, jax.tree.map(times, matrices, q), p_state, axis_name
-            )
+            left_reduced, p_state = inner.reduce(p_key, times(matrices, q), p_state, axis_name)
             basis = orthonormal_tree(left_reduced.mean, orthogonalize)
-            own_q = jax.tree.map(transposed_times, matrices, basis)
+            own_q = transposed_times(matrices, basis)
             right_reduced, q_state = inner.reduce(q_key, own_q, q_state, axis_name)
             q, bits = right_reduced.mean, bits + left_reduced.bits + right_reduced.bits
         sent_q = jax.tree.map(jnp.subtract, own_q, right_reduced.residual)

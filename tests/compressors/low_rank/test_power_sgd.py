@@ -19,6 +19,7 @@ from helpers import (
     run,
     runner,
 )
+from laws_programs import over_vmap
 
 import jaxcompress
 from jaxcompress import batched_power_sgd, cast, dense, error_feedback, parse, power_sgd
@@ -190,6 +191,24 @@ def test_a_gradient_that_is_not_finite_spoils_one_step_only(bad):
     assert not np.any(np.isfinite(spoiled.mean))
     updates = jnp.broadcast_to(jnp.asarray(own_values(6, 3.0, 1.0), jnp.float32), (WORKERS, 12, 8))
     assert_close(run(RANK_2, updates, spoiled.state).mean, updates)
+
+
+@pytest.mark.parametrize("text", ["power_sgd(2)", "power_sgd(2, inner=int8())", "acp_sgd(2)"])
+def test_on_gpus_where_matrices_of_one_shape_are_stacked_it_sends_the_same(text, request):
+    like = {"a": (12, 8), "b": (12, 8), "kernel": (3, 3, 2, 4), "bias": (5,), "c": (3, 12, 8)}
+    like = {name: jnp.zeros(shape) for name, shape in like.items()}
+    compressor, updates = parse(text), random_updates(3, like)
+
+    def two_steps():
+        # Compiled anew: the fixture changes the program, and no key of a cache.
+        reduce = jax.jit(over_vmap(compressor, {"data": WORKERS}))
+        *_, state = reduce(jax.random.key(1), updates, first_state(compressor, like))
+        return reduce(jax.random.key(2), updates, state)
+
+    expected = two_steps()
+    request.getfixturevalue("on_gpus")
+    for found, wanted in zip(two_steps(), expected, strict=True):
+        assert_close(found, wanted)
 
 
 @pytest.mark.parametrize("shape", [(3, 10, 6), (2, 3, 3, 4, 5)])
