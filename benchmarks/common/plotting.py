@@ -1,8 +1,12 @@
-"""Shared by the plots: writing a figure, an axis of workers, and families of compressors."""
+"""Shared by the plots: writing a figure, an axis of workers, and the colours of methods."""
 
+import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -28,6 +32,63 @@ FAMILIES = {
     "largest entries": ("top_k", "block_top_k", "global_top_k", "block_max"),
 }
 MARKERS = dict(zip(FAMILIES, "sDxv.", strict=True))
+
+
+# A compressor has the same colour in every plot, and PyTorch's twin has it too.
+COLOURS = {
+    "dense": "Greys",
+    "cast": "copper_r",
+    "power_sgd": "Blues",
+    "block_top_k": "Reds",
+    "block_max": "pink_r",
+    "dgc_warmup": "PuRd",
+    "top_k": "Oranges",
+    "qsgd": "Greens",
+    "sign": "Purples",
+    "int": "BuGn",
+}
+OF_TORCH = {
+    "dense": "dense()",
+    "fp16": "cast('float16')",
+    "PowerSGD": "power_sgd({})",
+    "top-k": "top_k({}e-2)",
+}
+DENSE_EMBEDDINGS = re.compile(
+    r"partition\(\{'embedding': dense\(\), 'rest': (.*)\}, by_path\(\{[^}]*\}\)\)"
+)
+
+
+def colour(method: str) -> Any:
+    """The colour of an expression or of a method of PyTorch: a hue by its compressor, the one that
+    selects or rounds, and darker for more bits.
+    """
+    text = _expression(method)
+    found = re.search("|".join(sorted(COLOURS, key=len, reverse=True)), text)
+    if not found:
+        return "#777777"
+    number = re.match(r"(?:\d+)?\(([\d.e-]+)", text[found.end() :])
+    # Ranks and bits are at least 1, densities below it.
+    size = math.log2(float(number[1]) or 1) if number else 1.5
+    shade = 0.5 + 0.15 * size if size >= 0 else 1.0 + 0.06 * size
+    return colormaps[COLOURS[found[0]]](min(max(shade, 0.35), 0.95))
+
+
+def short(method: str) -> str:
+    """An expression as a label: without `error_feedback`, and without what keeps embeddings
+    dense.
+    """
+    text = DENSE_EMBEDDINGS.sub(r"\1", method)
+    inner = re.fullmatch(r"error_feedback\((.*)\)", text)
+    return inner[1] if inner else text
+
+
+def _expression(method: str) -> str:
+    """The same for a method of PyTorch, with its number."""
+    for words, text in OF_TORCH.items():
+        if words in method and "(" not in method:
+            number = re.search(r"(\d+)( %)?(?:,|$)", method)
+            return text.format(number[1] if number else "")
+    return DENSE_EMBEDDINGS.sub(r"\1", method)
 
 
 def family(text: str) -> str | None:

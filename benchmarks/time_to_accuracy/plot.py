@@ -3,25 +3,20 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from matplotlib import colormaps
 from matplotlib.figure import Figure
 
-from benchmarks.common.plotting import save
+from benchmarks.common.plotting import colour, save, short
 from benchmarks.common.results import Row
-from benchmarks.time_to_accuracy.methods import METHODS
-
-NAMES = [(method.framework, method.name) for method in METHODS]
-COLOURS = colormaps["tab20"]  # enough for all methods
 
 
 def plot(rows: Sequence[Row], path: Path) -> Path:
-    """A row of two panels per task and network; a method has the same colour in all of them.
+    """A row of two panels per task and network.
 
-    PyTorch is dashed. The run of the first seed is drawn.
+    PyTorch is dashed, and momentum correction dotted. The run of the first seed is drawn.
     """
     first = [row for row in rows if int(row["seed"]) == 0]
     networks = list(dict.fromkeys((row["task"], row["workers"], row["rate"]) for row in first))
-    figure = Figure(figsize=(11, 3.6 * len(networks)), layout="constrained")
+    figure = Figure(figsize=(13, 3.6 * len(networks)), layout="constrained")
     panels = figure.subplots(len(networks), 2, squeeze=False)
     for pair, network in zip(panels, networks, strict=True):
         mine = [row for row in first if (row["task"], row["workers"], row["rate"]) == network]
@@ -30,14 +25,13 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
         ):
             for row in mine:
                 points = [list(map(float, one.split(":"))) for one in row["curve"].split()]
-                number = NAMES.index((row["framework"], row["method"]))
                 axes.plot(
                     [point[column] for point in points],
                     [point[3] for point in points],
-                    color=COLOURS(number),
-                    linestyle="-" if row["framework"] == "jax" else "--",
+                    color=colour(row["method"]),
+                    linestyle=_line(row),
                     linewidth=1.4,
-                    label=row["method"],
+                    label=short(row["method"]),
                 )
             axes.axhline(float(mine[0]["target"]), color="grey", linewidth=0.8, linestyle=":")
             axes.set_xscale("log")
@@ -45,5 +39,11 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
             axes.set_title(f"{network[0]}, {network[1]} hosts, {network[2]}/s", fontsize=10)
             axes.grid(alpha=0.3)
         pair[0].set_ylabel("validation loss")
-        pair[1].legend(fontsize=6)
+        pair[1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     return save(figure, path)
+
+
+def _line(row: Row) -> str:
+    if row["framework"] == "torch":
+        return "--"
+    return ":" if row["method"].startswith("momentum_correction") else "-"

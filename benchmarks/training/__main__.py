@@ -10,8 +10,8 @@
 
 Each run is its own process. Its row in results/training.csv has the command and the summary that
 the process prints. docs/results.md shows all rows, and the README's table the main ones. Several
-seeds become mean ± standard deviation. The plot, results/training.png, shows accuracy and seconds
-against bytes.
+seeds become mean ± standard deviation. The plot, results/training.png, shows test error and
+perplexity against bytes.
 """
 
 import dataclasses
@@ -97,7 +97,7 @@ machine, so they cannot be compared.
 
 {table}
 
-![Accuracy and seconds against bytes](../benchmarks/results/training.png)
+![Test error and perplexity against bytes](../benchmarks/results/training.png)
 """
 
 

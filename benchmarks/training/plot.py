@@ -1,4 +1,4 @@
-"""A plot of accuracy and seconds against the bytes of a step."""
+"""A plot of test error or perplexity against the bytes of a step."""
 
 import statistics
 from collections.abc import Sequence
@@ -6,46 +6,61 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
-from benchmarks.common.plotting import save
+from benchmarks.common.plotting import colour, save, short
 from benchmarks.common.results import Row
-from benchmarks.training.table import final_bytes, groups
+from benchmarks.training.table import final_bytes, groups, is_text
 
-QUANTITIES = {"test accuracy, %": ("test_accuracy", 100.0), "seconds": ("seconds", 1.0)}
+SAME_DATA = {"dgc": "mnist"}  # groups of runs on the data of another group
 
 
 def plot(rows: Sequence[Row], path: Path) -> Path:
-    """A column of panels per data set, accuracy above seconds, written to `path`."""
-    names = list(dict.fromkeys(row["group"] for row in rows))
-    figure = Figure(figsize=(1 + 4.2 * len(names), 6.5), layout="constrained")
-    panels = figure.subplots(2, len(names), squeeze=False, sharex="col")
-    for column, name in enumerate(names):
-        lines = groups(row for row in rows if row["group"] == name)
-        for axes, (label, (field, scale)) in zip(
-            panels[:, column], QUANTITIES.items(), strict=True
-        ):
-            _panel(axes, lines, field, scale)
-            axes.set_ylabel(label if column == 0 else "")
-        panels[0, column].set_title(name, fontsize=10)
-        panels[1, column].set_xlabel("bytes sent per worker and step")
-        panels[1, column].set_ylim(bottom=0)
-        panels[0, column].legend(fontsize=7)
+    """A panel per data set, with its legend beside it, written to `path`."""
+    data: dict[str, list[Row]] = {}
+    for row in rows:
+        data.setdefault(SAME_DATA.get(row["group"], row["group"]), []).append(row)
+    figure = Figure(figsize=(9.5, 3.3 * len(data)), layout="constrained")
+    panels = figure.subplots(len(data), 1, squeeze=False)[:, 0]
+    for axes, (name, mine) in zip(panels, data.items(), strict=True):
+        _panel(axes, groups(mine))
+        axes.set_title(name, fontsize=10)
+        axes.set_xlabel("bytes sent per worker and step")
+        axes.set_ylabel("test perplexity" if is_text(mine[0]) else "test error, %")
+        axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     return save(figure, path)
 
 
-def _panel(axes: Axes, lines: list[list[Row]], field: str, scale: float) -> None:
-    """One point per compressor: the mean over seeds, with a bar from least to greatest."""
-    for line in lines:
-        values = [scale * float(row[field]) for row in line]
-        mean = statistics.fmean(values)
-        bar = [[mean - min(values)], [max(values) - mean]]
+def _panel(axes: Axes, lines: list[list[Row]]) -> None:
+    """One point per compressor: the mean over seeds, with a bar from least to greatest.
+
+    Hollow points have no error memory. The best are first in the legend.
+    """
+    for line in sorted(lines, key=lambda line: statistics.fmean(map(_score, line))):
+        values = list(map(_score, line))
+        mean, text = statistics.fmean(values), line[0]["compressor"]
+        remembers = any(name in text for name in ("error_feedback", "dgc", "dense"))
         axes.errorbar(
             [final_bytes(line[0])],
             [mean],
-            yerr=bar,
-            fmt="o",
+            yerr=[[mean - min(values)], [max(values) - mean]],
+            fmt="D" if "dgc" in text else "o",
             capsize=3,
-            label=line[0]["compressor"],
+            color=colour(text),
+            fillstyle="full" if remembers else "none",
+            label=short(text) if remembers else f"{text}, no memory",
         )
     axes.set_xscale("log")
+    if not is_text(lines[0][0]):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter("{x:g}")
     axes.grid(alpha=0.3)
+
+
+def _score(row: Row) -> float:
+    """Less is better."""
+    if is_text(row):
+        return float(row["test_perplexity"])
+    return 100 - 100 * float(row["test_accuracy"])

@@ -23,7 +23,7 @@ def table(rows: Iterable[Row]) -> list[Row]:
             "workers": first["workers"],
             "test accuracy": spread([100 * float(one["test_accuracy"]) for one in group], 2) + " %",
             "perplexity": spread([float(one["test_perplexity"]) for one in group], 2)
-            if _is_text(first)
+            if is_text(first)
             else "",
             "bytes sent per worker and step": _sent(first),
             "times fewer": f"{int(first['dense_bytes_per_step']) / final_bytes(first):.1f}",
@@ -35,7 +35,7 @@ def table(rows: Iterable[Row]) -> list[Row]:
     ]
 
 
-def _is_text(row: Row) -> bool:
+def is_text(row: Row) -> bool:
     """Whether it is a language model, for which accuracy says little."""
     return row["group"] in ("lstm", "transformer")
 

@@ -9,8 +9,8 @@ from benchmarks.training.plot import plot
 def test_a_panel_for_each_data_set(seeds, tmp_path):
     rows = [
         {"group": group, "config": f"{group}.yaml", "compressor": text, "bytes_per_step": str(size)}
-        | {"test_accuracy": str(0.9 + 0.01 * seed), "seconds": str(10 + seed)}
-        for group in ("digits", "mnist")
+        | {"test_accuracy": str(0.9 + 0.01 * seed), "test_perplexity": str(5 + seed)}
+        for group in ("digits", "mnist", "dgc", "lstm")
         for text, size in (("dense()", 1000), ("error_feedback(top_k(0.01))", 30))
         for seed in range(seeds)
     ]
