@@ -66,6 +66,8 @@ def chosen(options: Options) -> list[Case]:
         if names & {case.platform for case in cases} and (lacks := kind.missing()):
             print(f"Left out: {lacks}", file=sys.stderr)
             cases = [case for case in cases if case.platform not in names]
+    if set(gpu.CARDS) & {case.platform for case in cases}:
+        gpu.expect_a_slow_network()
     if cpu := [case.workers for case in cases if case.platform == "cpu"]:
         jaxcompress.virtual_cpu_workers(max(cpu))
     return [case for case in cases if case not in done and matches(case.compressor, options.only)]

@@ -7,6 +7,7 @@ Collectives, fusions and memory do not depend on it.
 """
 
 import importlib.util
+import os
 from typing import NamedTuple
 
 import jax
@@ -17,14 +18,21 @@ from jax.sharding import AxisType, Mesh
 # XLA would time kernels, on a card.
 NO_AUTOTUNING = {"xla_gpu_autotune_level": 0}
 
-# Collectives start as soon as their operands are there, and a bucket's gathers are not combined
-# with the next bucket's.
+# Collectives start while the backward pass computes, and a bucket's gathers are not combined with
+# the next bucket's. The scheduler starts a message as early as it takes, so it is told by
+# `expect_a_slow_network` that it takes long. Otherwise it takes small messages for free.
 ASYNCHRONOUS = {
     "xla_gpu_enable_latency_hiding_scheduler": True,
+    "xla_gpu_enable_analytical_sol_latency_estimator": True,
     "xla_gpu_all_gather_combine_threshold_bytes": 0,
     "xla_gpu_all_reduce_combine_threshold_bytes": 0,
     "xla_gpu_reduce_scatter_combine_threshold_bytes": 0,
 }
+# Every GPU is a host by itself, with a link of 1 Gbit/s.
+SLOW_NETWORK = (
+    "--xla_gpu_analytical_latency_estimator_options=nccl_op_launch_us=55,nic_speed_gbps=1,"
+    "chunk_prep_us=1,rtt_us=500,gpus_per_node=1,chunk_size_bytes=1048576"
+)
 
 GPUS_OF_A_HOST = 8
 CUDA, CUDNN = (12, 8), (9, 10)
@@ -61,6 +69,14 @@ def missing() -> str | None:
     if jax.config.jax_platforms != "cpu":
         return "Compiling for GPUs without one needs JAX_PLATFORMS=cpu, before JAX starts."
     return None
+
+
+def expect_a_slow_network() -> None:
+    """Tells XLA's scheduler, where `ASYNCHRONOUS` asks it, how slow messages are.
+
+    XLA reads it from the environment only, when the backend starts.
+    """
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {SLOW_NETWORK}"
 
 
 def gpu_mesh(card: str, workers: int, axis_name: str = "data") -> Mesh:
