@@ -40,7 +40,9 @@ from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.compiled.cases import PROGRAMS, SCHEDULES, Options, chosen
 from benchmarks.compiled.measure import compile_case, schedule_row
 from benchmarks.compiled.plot import plot_bytes, plot_schedule
-from benchmarks.compiled.table import growth, launches, table
+from benchmarks.compiled.table import growth, launches, starts, table
+
+PAGE = REPOSITORY / "docs" / "hosts.md"
 
 
 def main(options: Options) -> None:
@@ -64,7 +66,9 @@ def _show(rows: list[dict[str, str]], schedule: list[dict[str, str]]) -> None:
     for each in (table(rows), growth(rows)):
         print(markdown(each) if each else "", end="\n\n")
     if on_gpus := launches(rows):
-        write_between(REPOSITORY / "docs" / "hosts.md", "compiled", markdown(on_gpus))
+        write_between(PAGE, "compiled", markdown(on_gpus))
+    if in_buckets := starts(rows):
+        write_between(PAGE, "compiled in buckets", markdown(in_buckets))
     if rows:
         print(plot_bytes(rows, PROGRAMS.picture))
     if on_tpus := [row for row in schedule if row["platform"] == "tpu"]:

@@ -94,6 +94,31 @@ def launches(rows: Iterable[Row]) -> list[Row]:
     ]
 
 
+def starts(rows: Iterable[Row]) -> list[Row]:
+    """When collectives of GPU programs start, for readers: in one message, in buckets, and with
+    flags.
+    """
+    swept = [row for row in rows if row.get("kernels")]
+    in_buckets = {(*_place(row), row["compressor"]) for row in swept if row["buckets"]}
+    dense = {_place(row): row for row in swept if row["compressor"] == DENSE and _plain(row)}
+    return [
+        {
+            "GPUs": f"{row['workers']} {row['platform'].upper()}",
+            "compressor": f"`{row['compressor']}`",
+            "buckets": f"{row['buckets']} MiB" if row["buckets"] else "none",
+            "flags": "as above" if row["flags"] == "asynchronous" else "none",
+            "collectives": row["collectives"],
+            "start during the backward pass": row["early"],
+            "kernels": row["kernels"],
+            "copies of the gradients beyond dense": (
+                f"{float(row['temp_copies']) - float(dense[_place(row)]['temp_copies']):.2f}"
+            ),
+        }
+        for row in sorted(swept, key=lambda row: row["compressor"])
+        if (*_place(row), row["compressor"]) in in_buckets and _place(row) in dense
+    ]
+
+
 def _plain(row: Row) -> bool:
     return not row["buckets"] and row["flags"] == "default"
 

@@ -45,12 +45,12 @@ import tyro
 
 from benchmarks.common.environment import environment
 from benchmarks.common.filters import check_filters, matches
-from benchmarks.common.pages import REPOSITORY, markdown, write_between
+from benchmarks.common.pages import REPOSITORY, markdown, write_between, write_readme
 from benchmarks.hosts.namespaces import bits_per_second, missing, network
 from benchmarks.time_to_accuracy.measure import check_same_losses, run
 from benchmarks.time_to_accuracy.methods import METHODS, Method, chosen
 from benchmarks.time_to_accuracy.plot import plot
-from benchmarks.time_to_accuracy.table import RESULTS, table
+from benchmarks.time_to_accuracy.table import RESULTS, headline, table
 from benchmarks.time_to_accuracy.tasks import TASKS
 
 PAGE = REPOSITORY / "docs" / "performance.md"
@@ -92,6 +92,7 @@ def main(options: Options) -> int:
         print(markdown(lines))
         plot(rows, RESULTS.picture)
         write_between(PAGE, "time_to_accuracy", markdown(lines))
+        write_readme("time_to_accuracy", headline(rows))
     print("\n".join(f"FAILED: {each.splitlines()[0]}" for each in failed))
     return 1 if failed else 0
 

@@ -1,6 +1,6 @@
 """The table beside dense, and growth with the workers."""
 
-from benchmarks.compiled.table import growth, launches, table
+from benchmarks.compiled.table import growth, launches, starts, table
 
 
 def row(compressor, workers, sent, temp="2.00", buckets="", flags="default"):
@@ -70,3 +70,19 @@ def test_launches_are_those_of_gpu_programs_beyond_dense():
     assert (dense["GPUs"], dense["beyond dense"]) == ("8 H100", 0)
     assert (sign["beyond dense"], sign["loops"]) == (50, "1")
     assert sign["copies of the gradients beyond dense"] == "0.50"
+
+
+def test_starts_are_those_of_gpu_programs_that_were_compiled_in_buckets():
+    on_gpus = {"platform": "h100", "kernels": "925", "early": "0"}
+    asynchronous = {"flags": "asynchronous", "early": "7", "collectives": "9"}
+    rows = [
+        row("dense()", 8, 1) | on_gpus,
+        row("qsgd(4)", 8, 1) | on_gpus,
+        row("sign()", 8, 1, "2.50") | on_gpus,
+        row("sign()", 8, 1, "3.00", buckets="16") | on_gpus | asynchronous,
+    ]
+    whole, in_buckets = starts(rows)
+    assert (whole["buckets"], whole["flags"]) == ("none", "none")
+    assert (in_buckets["buckets"], in_buckets["flags"]) == ("16 MiB", "as above")
+    assert in_buckets["start during the backward pass"] == "7"
+    assert in_buckets["copies of the gradients beyond dense"] == "1.00"
