@@ -69,7 +69,8 @@ def headline(rows: Sequence[Row]) -> str:
         f" 100 Mbit/s, reached the same validation loss in {ours:.0f} s with `{method}`, in"
         f" {min(dense):.0f} s dense (the better of JAX and PyTorch; {min(dense) / ours:.1f} times"
         f" as long), and in {theirs:.0f} s with the fastest in PyTorch ({hook})."
-        f" {'One run' if runs == 1 else f'Median of {runs} runs'} each; [performance](docs/performance.md) has all."
+        f" {'One run' if runs == 1 else f'Median of {runs} runs'} each;"
+        " [performance](docs/performance.md) has all."
     )
 
 
