@@ -41,7 +41,8 @@ def as_users_run_it(monkeypatch):
 @pytest.fixture
 def on_gpus(monkeypatch):
     """Traces the programs of GPUs, which run here too."""
-    for module in ("collectives.one_phase", "collectives.two_phase", "ops.low_rank"):
+    collectives = ("collectives.one_phase", "collectives.two_phase")
+    for module in ("compressors.builders.joined", *collectives, "ops.low_rank"):
         monkeypatch.setattr(f"jaxcompress.{module}.platform", lambda: "gpu")
 
 

@@ -4,12 +4,16 @@ GPUs launch kernels for every array, so there a few long ones are faster. CPUs t
 are: merging costs a copy.
 """
 
+import itertools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from jaxcompress._compat import varying_axes
+from jaxcompress.ops.sparse_array import LARGEST_SIZE
+
+JOINED_ROW = 256
 
 
 def merge(arrays: list[jax.Array], row: int | None, fills: bool) -> list[jax.Array]:
@@ -60,6 +64,33 @@ def unmerge(
         (jnp.concatenate(each) if len(each) > 1 else each[0]).reshape(x.shape)
         for each, x in zip(parts, arrays, strict=True)
     ]
+
+
+def join(arrays: list[jax.Array]) -> jax.Array:
+    """The arrays end to end, each filled with zeros to whole rows of `JOINED_ROW`."""
+    return jnp.concatenate([_resized(x, joined_rows(x.size) * JOINED_ROW) for x in arrays])
+
+
+def joinable(arrays: list[jax.Array]) -> bool:
+    """Whether there are several, of one dtype, that vary alike; and 32 bits count all entries."""
+    entries = JOINED_ROW * sum(joined_rows(x.size) for x in arrays)
+    alike = {(x.dtype, varying_axes(x)) for x in arrays}
+    return len(arrays) > 1 == len(alike) and 0 < entries <= LARGEST_SIZE
+
+
+def disjoin(joined: jax.Array, arrays: list[jax.Array]) -> list[jax.Array]:
+    """The inverse of `join`; `arrays` are those that were joined."""
+    counts = [joined_rows(x.size) for x in arrays]
+    rows, ends = joined.reshape(-1, JOINED_ROW), list(itertools.accumulate(counts))
+    return [
+        rows[end - count : end].ravel()[: x.size].reshape(x.shape)
+        for x, count, end in zip(arrays, counts, ends, strict=True)
+    ]
+
+
+def joined_rows(size: int) -> int:
+    """How many rows `join` makes of an array."""
+    return -(-size // JOINED_ROW)
 
 
 def _in_rows(x: jax.Array, row: int | None, fills: bool) -> int:

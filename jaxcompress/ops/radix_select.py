@@ -22,36 +22,86 @@ NAN = 0x7F800001  # the key of every NaN, one above the bits of infinity
 
 
 class _Range(NamedTuple):
-    """The range that contains the result of the search, row by row."""
+    """The range that contains the result of the search, array by array."""
 
     low: jax.Array  # at least `kept` entries reach it
     high: jax.Array  # fewer do
     count: jax.Array  # how many reach `low`
 
 
+class _Arrays(NamedTuple):
+    """How the arrays that are searched at once lie in memory."""
+
+    lengths: jax.Array  # of every array
+    index: Callable[[], jax.Array]  # () -> of every entry, its position in its array
+    spread: Callable[[jax.Array], jax.Array]  # a number per array -> to the array's entries
+    count: Callable[[Sequence[jax.Array]], list[jax.Array]]  # masks -> true entries per array
+
+
 def largest_mask(rows: Float[Array, "rows length"], kept: int) -> Bool[Array, "rows length"]:
     """True at the `kept` entries of each row largest in magnitude; the first of equal ones."""
-    length = rows.shape[1]
-    zero = jnp.zeros_like(rows[:, 0], jnp.int32)
+    arrays = _Arrays(
+        lengths=jnp.full_like(rows[:, 0], rows.shape[1], jnp.int32),
+        index=lambda: lax.broadcasted_iota(jnp.int32, rows.shape, 1),
+        spread=lambda numbers: numbers[:, None],
+        count=counts_of,
+    )
+    return _largest_mask(rows, arrays, kept)
+
+
+def largest_mask_of_each(
+    rows: Float[Array, "rows length"], counts: Sequence[int], kept: Sequence[int]
+) -> Bool[Array, "rows length"]:
+    """`largest_mask` of arrays of different lengths, by one search.
+
+    Array i has the next ``counts[i]`` rows, and ``kept[i]`` of its entries are found. Zeros may
+    fill its last row: they are the last of its smallest entries.
+    """
+    owner = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+    start = np.repeat(np.cumsum(counts, dtype=np.int32) - np.array(counts, np.int32), counts)
+    first = (np.arange(len(owner), dtype=np.int32) - start) * np.int32(rows.shape[1])
+
+    def count(masks):
+        of_rows = jnp.stack(counts_of(masks), axis=1)
+        of_arrays = jax.ops.segment_sum(of_rows, owner, len(counts), indices_are_sorted=True)
+        return list(of_arrays.T)
+
+    arrays = _Arrays(
+        lengths=jnp.zeros_like(rows[0, 0], jnp.int32) + np.int32(rows.shape[1]) * np.array(counts),
+        index=lambda: jnp.asarray(first)[:, None] + lax.broadcasted_iota(jnp.int32, rows.shape, 1),
+        spread=lambda numbers: numbers[owner][:, None],
+        count=count,
+    )
+    return _largest_mask(rows, arrays, jnp.asarray(kept, jnp.int32))
+
+
+def _largest_mask(rows: jax.Array, arrays: _Arrays, kept: int | jax.Array) -> jax.Array:
+    zero, length = jnp.zeros_like(arrays.lengths), arrays.lengths
 
     def at_least(rows, key):
-        return magnitude_keys(rows) >= key[:, None]
+        return magnitude_keys(rows) >= arrays.spread(key)
 
-    threshold, _, count = _search(at_least, rows, _Range(zero, zero + NAN + 1, zero + length), kept)
+    keys = _Range(zero, zero + NAN + 1, length)
+    threshold, _, count = _search(at_least, rows, arrays, keys, kept)
 
     def without_last(rows, dropped):
-        keys, index = magnitude_keys(rows), lax.broadcasted_iota(jnp.int32, rows.shape, 1)
-        tie = (keys == threshold[:, None]) & (index < length - dropped[:, None])
-        return (keys > threshold[:, None]) | tie
+        keys, bound = magnitude_keys(rows), arrays.spread(threshold)
+        tie = (keys == bound) & (arrays.index() < arrays.spread(length - dropped))
+        return (keys > bound) | tie
 
     # If `count` equals `kept` there are no ties to drop, and the second search makes no pass.
-    return without_last(
-        rows, _search(without_last, rows, _Range(zero, zero + length, count), kept).low
-    )
+    drops = _Range(zero, zero + length, count)
+    return without_last(rows, _search(without_last, rows, arrays, drops, kept).low)
 
 
-def _search(mask: Callable[..., jax.Array], rows: jax.Array, start: _Range, kept: int) -> _Range:
-    """In each row, the largest number in the range whose mask is true at least `kept` times.
+def _search(
+    mask: Callable[..., jax.Array],
+    rows: jax.Array,
+    arrays: _Arrays,
+    start: _Range,
+    kept: int | jax.Array,
+) -> _Range:
+    """In each array, the largest number in the range whose mask is true at least `kept` times.
 
     A number whose mask is true exactly `kept` times ends the search.
     """
@@ -65,7 +115,7 @@ def _search(mask: Callable[..., jax.Array], rows: jax.Array, start: _Range, kept
         own, low = lax.optimization_barrier((rows, now.low))
         width, steps = now.high - low, jnp.arange(1, WAYS, dtype=jnp.int32)[:, None]
         probes = low + width // WAYS * steps + width % WAYS * steps // WAYS
-        counts = jnp.stack(counts_of([mask(own, probe) for probe in probes]))
+        counts = jnp.stack(arrays.count([mask(own, probe) for probe in probes]))
         enough = counts >= kept
         # Larger numbers are reached by fewer entries.
         return _Range(

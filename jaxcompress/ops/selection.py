@@ -1,6 +1,7 @@
 """Selects entries of an array: how many, and which."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -9,7 +10,8 @@ from jax import lax
 from jaxtyping import Array, Float, Int32
 
 from jaxcompress.ops.argument_checks import check_integer, is_number, shown
-from jaxcompress.ops.radix_select import indices_of, largest_mask
+from jaxcompress.ops.merging import JOINED_ROW, joined_rows
+from jaxcompress.ops.radix_select import indices_of, largest_mask, largest_mask_of_each
 
 # Row length from which counting is faster than `lax.top_k`: on a CPU at 1 %; earlier at more.
 LONG = 2**16
@@ -52,6 +54,18 @@ def sorted_top_k_indices(
     indices = top_k_indices(rows, density)
     # The indices of long rows are sorted already.
     return indices if rows.shape[1] >= LONG else jnp.sort(indices, axis=1)
+
+
+def top_k_indices_of_each(
+    joined: Float[Array, "1 length"], density: float, sizes: Sequence[int]
+) -> Int32[Array, "1 kept"]:
+    """The indices that `sorted_top_k_indices` finds in each of several arrays, which `join` laid
+    end to end.
+    """
+    kept = [num_kept(density, size) for size in sizes]
+    rows = joined.reshape(-1, JOINED_ROW)
+    mask = largest_mask_of_each(rows, [joined_rows(size) for size in sizes], kept)
+    return indices_of(mask.reshape(joined.shape), sum(kept))
 
 
 def take_entries(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import jaxcompress
 from jaxcompress import block_max, one_phase, two_phase
-from jaxcompress.ops.merging import merge, unmerge
+from jaxcompress.ops.merging import JOINED_ROW, disjoin, join, joinable, merge, unmerge
 
 # Long and short arrays, with and without a row that is not full, of two dtypes.
 TREE = {
@@ -75,6 +75,30 @@ def test_without_rows_arrays_of_one_shape_are_stacked():
     assert [x.shape for x in stacks] == [(2, 2, 3), (1, 6)]
 
 
+@given(st.lists(st.sampled_from([(), (0,), (3,), (1024,), (700, 3), (1025,)]), min_size=1))
+@settings(max_examples=20, deadline=None)
+def test_joined_arrays_come_apart_again(shapes):
+    arrays = arrays_of(shapes)
+    joined = join(arrays)
+    assert joined.shape == (sum(-(-x.size // JOINED_ROW) * JOINED_ROW for x in arrays),)
+    for x, again in zip(arrays, disjoin(joined, arrays), strict=True):
+        np.testing.assert_array_equal(x, again)
+
+
+def test_arrays_of_two_dtypes_or_of_nothing_are_not_joined():
+    assert joinable(arrays_of([(3,), (4,)]))
+    assert not joinable(arrays_of([(3,), (4,)], ("float32", "bfloat16")))
+    assert not joinable(arrays_of([(0,), (0,)]))
+
+
+def test_one_array_is_not_joined_nor_more_entries_than_32_bits_count():
+    assert not joinable(arrays_of([(3,)]))
+    long, short = (jax.ShapeDtypeStruct((n,), jnp.float32) for n in (2**31 - 1, 3))
+    found = []
+    jax.eval_shape(lambda arrays: found.append(joinable(arrays)), [long, short])
+    assert found == [False]
+
+
 def by_vmap(compressor, updates):
     """One reduction, compiled anew: the fixture changes the program, and no key of a cache."""
 
@@ -107,6 +131,26 @@ def test_arrays_merged_on_gpus_give_the_same_mean_and_residual(text, request):
     assert_close(found.mean, expected.mean)
     assert_close(found.residual, expected.residual)
     np.testing.assert_array_equal(found.bits, expected.bits)
+
+
+@pytest.mark.parametrize("text", ["top_k(0.02)", "top_k(0.02, inner=cast('bfloat16'))"])
+def test_arrays_joined_on_gpus_give_the_same_mean_and_residual(text, request):
+    compressor = jaxcompress.parse(text)
+    updates = random_updates(4, {key: x for key, x in TREE.items() if "half" not in key})
+    expected = by_vmap(compressor, updates)
+    request.getfixturevalue("on_gpus")
+    found = by_vmap(compressor, updates)
+    # The same entries, so the same to the bit.
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+@pytest.mark.usefixtures("on_gpus")
+def test_joined_arrays_are_searched_once():
+    updates = random_updates(4, {key: x for key, x in TREE.items() if "half" not in key})
+    program = str(jax.make_jaxpr(lambda x: by_vmap(jaxcompress.top_k(0.02), x))(updates))
+    # By magnitude, and among ties by position.
+    assert program.count("while[") == 2
+    assert "top_k[" not in program
 
 
 @pytest.mark.usefixtures("on_gpus")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jax.sharding import PartitionSpec as P
 
 import jaxcompress
-from jaxcompress.ops.radix_select import BLOCK, indices_of, largest_mask
+from jaxcompress.ops.radix_select import BLOCK, indices_of, largest_mask, largest_mask_of_each
 
 chosen = jax.jit(largest_mask, static_argnums=1)
 compacted = jax.jit(indices_of, static_argnums=1)
@@ -149,3 +149,21 @@ def test_a_long_row():
     kept = int(mask.sum(axis=1).min())
     mask &= np.cumsum(mask, axis=1) <= kept
     np.testing.assert_array_equal(compacted(mask, kept), np.nonzero(mask)[1].reshape(3, kept))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=6), st.data())
+def test_one_search_of_several_arrays_finds_what_a_search_of_each_finds(sizes, data):
+    """With ties, and with zeros that fill the last row of 16 entries."""
+    kept = [data.draw(st.integers(1, size)) for size in sizes]
+    values = st.sampled_from([0.0, -1.0, 1.0, 2.0, np.inf, np.nan])
+    arrays = [data.draw(st.lists(values, min_size=size, max_size=size)) for size in sizes]
+    counts = [-(-size // 16) for size in sizes]
+    filled = [
+        np.pad(np.float32(x), (0, 16 * count - len(x)))
+        for x, count in zip(arrays, counts, strict=True)
+    ]
+    expected = [numpy_mask(x[None], k)[0] for x, k in zip(filled, kept, strict=True)]
+    search = jax.jit(lambda rows: largest_mask_of_each(rows, counts, kept))
+    found = search(np.concatenate(filled).reshape(-1, 16))
+    np.testing.assert_array_equal(found.ravel(), np.concatenate(expected))

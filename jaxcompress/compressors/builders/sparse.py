@@ -1,11 +1,12 @@
 """Compressors that select entries: any selection, any codec for the values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 
 from jaxcompress.base import Codec, Compressor
 from jaxcompress.collectives.gathered import gathered
+from jaxcompress.compressors.builders.joined import joined
 from jaxcompress.ops import codecs
 from jaxcompress.ops.index_coding import (
     decode_block_indices,
@@ -21,7 +22,11 @@ Select = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
 def sparse(
-    select: Select, inner: Compressor, kept: Callable[[int], int], block: int | None = None
+    select: Select,
+    inner: Compressor,
+    kept: Callable[[int], int],
+    block: int | None = None,
+    select_of_each: Callable[[Sequence[int]], Select] | None = None,
 ) -> Compressor:
     """A compressor that sends the entries that `select` chooses, with their values by `inner`.
 
@@ -38,6 +43,8 @@ def sparse(
       inner: Encodes the selected values; any compressor with a codec that makes a vector no larger.
       kept: length of a row -> how many of its entries `select` keeps.
       block: Entries in a row; None takes the whole array as one row. A smaller array is one row.
+      select_of_each: Sizes of arrays -> a `select` that finds what it would find in each, in one
+        row of all of them: see `jaxcompress.ops.merging.join`. For GPUs.
 
     Returns:
       A `Compressor` without state.
@@ -47,6 +54,21 @@ def sparse(
     """
     values = codecs.value_codec_of("a sparsifier", inner, "top_k(0.01, inner=qsgd(8))")
 
+    # A few entries are alike in size, and the noise of `inner` is small beside them.
+    row = block or 1024
+    contracts = inner.contracts or 2 * kept(row) <= row
+    compressor = gathered(_codec(select, values, kept, block), contracts=contracts)
+    # A scale of all values of an array is not that of all arrays.
+    if select_of_each is None or values.chunk is None:
+        return compressor
+
+    def codec_of_all(sizes):
+        return _codec(select_of_each(sizes), values, lambda length: sum(map(kept, sizes)), None)
+
+    return joined(compressor, codec_of_all)
+
+
+def _codec(select: Select, values: Codec, kept: Callable[[int], int], block: int | None) -> Codec:
     def select_entries(key, x):
         rows = in_rows(x, block)
         return Sparse(*select(key, rows), rows.shape[1])
@@ -69,11 +91,7 @@ def sparse(
         shape = (count, kept(length))
         return Sparse(indices.reshape(shape), found.reshape(shape), length)
 
-    # A few entries are alike in size, and the noise of `inner` is small beside them.
-    row = block or 1024
-    contracts = inner.contracts or 2 * kept(row) <= row
-    codec = Codec(encode, decode, select_entries, _chunk(kept, block))
-    return gathered(codec, contracts=contracts)
+    return Codec(encode, decode, select_entries, _chunk(kept, block))
 
 
 def _chunk(kept: Callable[[int], int], block: int | None) -> int | None:
