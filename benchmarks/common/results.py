@@ -36,6 +36,11 @@ class Results(NamedTuple):
         earlier = [row for row in self.read() if self._key(row) not in replaced]
         return sorted(filter(self.listed, [*earlier, *new]), key=self.order)
 
+    def measured(self, row: Row, commit: str) -> bool:
+        """Whether the file has the measurement that `row` identifies, made at this commit."""
+        rows = (each for each in self.read() if each["commit"] == commit)
+        return self._key(row) in map(self._key, rows)
+
     def save(self, new: Sequence[Row]) -> Path:
         """Writes `new` in place of earlier rows of the same measurements."""
         return write_csv(self.name, self.merged(new))

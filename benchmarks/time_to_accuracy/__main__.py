@@ -30,7 +30,9 @@ The columns:
 - `curve`: steps, seconds, megabytes and validation loss at each validation.
 - `compile_seconds`: of JAX's step, before the clock starts.
 
-A run of a method, task, seed, number of hosts and rate replaces its earlier row.
+A run of a method, task, seed, number of hosts and rate replaces its earlier row. Runs that are in
+the file, made at the same commit, are not repeated: a command that was interrupted goes on.
+`--again` repeats them.
 """
 
 import dataclasses
@@ -38,6 +40,7 @@ import itertools
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +53,7 @@ from benchmarks.hosts.namespaces import bits_per_second, missing, network
 from benchmarks.time_to_accuracy.measure import check_same_losses, run
 from benchmarks.time_to_accuracy.methods import METHODS, Method, chosen
 from benchmarks.time_to_accuracy.plot import plot
-from benchmarks.time_to_accuracy.table import RESULTS, headline, table
+from benchmarks.time_to_accuracy.table import RESULTS, headline, row, table
 from benchmarks.time_to_accuracy.tasks import TASKS
 
 PAGE = REPOSITORY / "docs" / "performance.md"
@@ -65,6 +68,7 @@ class Options:
     rate: tuple[str, ...] = ("100mbit",)  # of every link, in the notation of `tc`
     only: tuple[str, ...] = ()  # methods that contain one of these texts
     seeds: int = 1  # runs of each method
+    again: bool = False  # repeats the runs of this commit that are in the file
     # The Python of an environment with PyTorch; without it, only JAX is measured.
     torch_python: Path | None = None
 
@@ -102,16 +106,12 @@ def measure_all(options: Options) -> list[str]:
     about = {key: value for key, value in environment().items() if key not in ("jax", "python")}
     methods, failed = runnable(options), []
     pythons = {"jax": sys.executable, "torch": str(options.torch_python)}
-    tasks = [name for name in TASKS if matches(name, options.task)]
     for workers in options.workers:
+        runs = runs_of(options, methods, workers, about["commit"])
         with network(workers) as hosts:
-            if any(method.framework == "torch" for method in methods):
-                for task in tasks:
-                    check_same_losses(task, hosts, pythons)
-            # Methods take turns, so that a machine that gets slower favours none.
-            for task, seed, rate, method in itertools.product(
-                tasks, range(options.seeds), options.rate, methods
-            ):
+            for task in dict.fromkeys(task for task, *_, one in runs if one.framework == "torch"):
+                check_same_losses(task, hosts, pythons)
+            for task, seed, rate, method in runs:
                 try:
                     found = run(task, method, seed, hosts, rate, pythons[method.framework])
                 except (RuntimeError, TimeoutError) as error:
@@ -120,6 +120,23 @@ def measure_all(options: Options) -> list[str]:
                 else:
                     RESULTS.save([found | about])
     return failed
+
+
+def runs_of(
+    options: Options, methods: Sequence[Method], workers: int, commit: str
+) -> list[tuple[str, int, str, Method]]:
+    """Task, seed, rate and method of the runs on so many hosts that are not in the file.
+
+    Methods take turns, so that a machine that gets slower favours none.
+    """
+    tasks = [name for name in TASKS if matches(name, options.task)]
+    return [
+        (task, seed, rate, method)
+        for task, seed, rate, method in itertools.product(
+            tasks, range(options.seeds), options.rate, methods
+        )
+        if options.again or not RESULTS.measured(row(task, method, "", workers, rate, seed), commit)
+    ]
 
 
 def runnable(options: Options) -> list[Method]:

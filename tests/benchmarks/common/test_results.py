@@ -55,3 +55,10 @@ def test_rows_that_are_not_listed_are_dropped():
 def test_a_column_that_a_row_lacks_stays_empty_in_it(folder):
     assert write_csv("some.csv", [{"a": 1}, {"a": 2, "b": 3}]) == folder / "some.csv"
     assert read_csv("some.csv") == [{"a": "1", "b": ""}, {"a": "2", "b": "3"}]
+
+
+def test_a_measurement_counts_at_the_commit_that_made_it():
+    RATES.save([row("sign()", 2.0, 1) | {"commit": "abc"}])
+    assert RATES.measured(row("sign()", 2.0, 3), "abc")
+    assert not RATES.measured(row("sign()", 2.0, 3), "def")
+    assert not RATES.measured(row("sign()", 0.5, 3), "abc")
