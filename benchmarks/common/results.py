@@ -37,7 +37,12 @@ class Results(NamedTuple):
         return sorted(filter(self.listed, [*earlier, *new]), key=self.order)
 
     def measured(self, row: Row, commit: str) -> bool:
-        """Whether the file has the measurement that `row` identifies, made at this commit."""
+        """Whether the file has the measurement that `row` identifies, made at this commit.
+
+        Code that is not committed may have changed since.
+        """
+        if commit.endswith("-dirty"):
+            return False
         rows = (each for each in self.read() if each["commit"] == commit)
         return self._key(row) in map(self._key, rows)
 

@@ -3,7 +3,7 @@
     python -m benchmarks.compression                  all data, all compressors
     python -m benchmarks.compression --data 10M resnet50 --only qsgd    some; other rows stay
 
-    --threads 1 --torch-python PATH/bin/python        one thread, and torch.topk in the same run
+    --threads 1 --torch-python PATH/bin/python        one thread, and PyTorch in the same run
 
 Data are float32 from a normal distribution: one matrix of 1, 10 or 25 million entries, or the 161
 gradients of a ResNet-50 with 25,557,032 entries. The stages:
@@ -15,14 +15,17 @@ gradients of a ResNet-50 with 25,557,032 entries. The stages:
   its message, and back.
 
 The columns: `times_floor` is the ratio to ``x + 1`` over the same data, array by array: one read
-and one write. `times_torch` is the ratio to ``torch.topk(x.abs(), k, sorted=False)`` on as many
-threads. Stages, floor and torch take turns, so ratios of one run can be compared. Milliseconds of
-different machines cannot. For one matrix, the floor depends on the memory pages that the allocator
+and one write. `times_torch` is the ratio to PyTorch's `peer`, on the same device and as many
+threads. For a selection the peer is ``torch.topk(x.abs(), k, sorted=False)`` in each array; for
+the local path of `power_sgd`, a backward pass without computation under DDP with the PowerSGD hook.
+Stages, floor and torch take turns, so ratios of one run can be compared. Milliseconds of different
+machines cannot. For one matrix, the floor depends on the memory pages that the allocator
 happens to get, so compare the milliseconds there. `temp_copies`: memory beyond arguments and
 results, in copies of the data. `bits_per_entry`: what a step sends.
 
 Rows go to `results/compression_DEVICE.csv`, in place of earlier ones of the same data, compressor
-and stage, with a plot beside it.
+and stage, with a plot beside it. What the file has from the same commit is not measured again,
+unless `--again` is given.
 """
 
 import contextlib
@@ -45,7 +48,7 @@ from benchmarks.compression import stages
 from benchmarks.compression.candidates import CANDIDATES, Candidate
 from benchmarks.compression.plot import plot
 from benchmarks.compression.table import results, row, shown
-from benchmarks.compression.torch_selection import torch_selection
+from benchmarks.compression.torch_peer import torch_peer
 
 DENSITY = 0.01
 
@@ -58,6 +61,7 @@ class Options:
     # Measures the compressors that contain one of these texts; without any, all of them.
     only: tuple[str, ...] = ()
     repeats: int = 7  # timed rounds, after warm-up
+    again: bool = False  # also measures what the file has from this commit
     threads: int | None = None  # of this process, on Linux; None: all
     torch_python: Path | None = None  # the Python of an environment with PyTorch
 
@@ -76,7 +80,9 @@ def main(options: Options) -> None:
     for data in options.data:
         grads = gradients(data)
         for candidate in CANDIDATES:
-            if matches(candidate.text, options.only):
+            key = {"data": data, "compressor": candidate.text, "stage": "local path"}
+            done = file.measured(key, about["commit"]) and not options.again
+            if matches(candidate.text, options.only) and not done:
                 rows = [one | about for one in measure(data, candidate, grads, options, threads)]
                 file.save(rows)
                 print(
@@ -106,10 +112,7 @@ def gradients(data: str) -> dict[str, jax.Array]:
 def measure(
     data: str, candidate: Candidate, grads: Any, options: Options, threads: int
 ) -> list[dict[str, Any]]:
-    """The rows of one compressor: its stages in turns with the floor.
-
-    If it selects entries like `torch.topk`, that takes turns too.
-    """
+    """The rows of one compressor: its stages in turns with the floor and PyTorch's peer."""
     found = _stages(candidate, grads)
     timers = {name: lambda stage=stage: milliseconds(stage.run) for name, stage in found.items()}
     with _torch(candidate, grads, options, threads) as torch:
@@ -117,6 +120,7 @@ def measure(
         times = in_turns(timers, options.repeats)
     count = sum(x.size for x in jax.tree.leaves(grads))
     about = {"data": data, "compressor": candidate.text, "torch": torch.version if torch else ""}
+    about |= {"peer": candidate.peer, "peer_stage": candidate.peer_stage}
     sizes = {"bits_per_entry": f"{found['local path'].bits / count:.3f}"}
     copies = {name: stage.temp_bytes / (4 * count) for name, stage in found.items()}
     return [row(name, times, copies[name], about | sizes) for name in found if name != "x + 1"]
@@ -136,13 +140,14 @@ def _stages(candidate: Candidate, grads: Any) -> dict[str, stages.Stage]:
 
 @contextlib.contextmanager
 def _torch(candidate: Candidate, grads: Any, options: Options, threads: int) -> Iterator[Any]:
-    """`torch.topk` on as many entries, for the compressor that selects in the same way."""
-    if options.torch_python and candidate.selects and candidate.block is None:
-        sizes = [x.size for x in jax.tree.leaves(grads)]
-        with torch_selection(options.torch_python, sizes, DENSITY, threads) as torch:
-            yield torch
-    else:
+    """PyTorch's counterpart, if there is one."""
+    if not (options.torch_python and candidate.peer):
         yield None
+        return
+    shapes = [x.shape for x in jax.tree.leaves(grads)]
+    device = {"gpu": "cuda"}.get(jax.default_backend(), "cpu")
+    with torch_peer(options.torch_python, candidate.peer, shapes, threads, device) as torch:
+        yield torch
 
 
 def _limit_threads(threads: int | None) -> int:

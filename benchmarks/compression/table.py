@@ -14,13 +14,10 @@ STAGES = ["selection", "encode", "decode", "local path"]
 def row(stage: str, times: dict[str, list[float]], temp_copies: float, about: Row) -> Row:
     """One row of the file, from the rounds of all stages.
 
-    The row of `selection` also has torch's time.
+    The row of the stage that does what PyTorch's peer does also has its time.
     """
-    mine, floor, torch = (
-        times[stage],
-        times["x + 1"],
-        times.get("torch") if stage == "selection" else None,
-    )
+    mine, floor = times[stage], times["x + 1"]
+    torch = times.get("torch") if stage == about["peer_stage"] else None
     return {
         "data": about["data"],
         "compressor": about["compressor"],
@@ -32,6 +29,7 @@ def row(stage: str, times: dict[str, list[float]], temp_copies: float, about: Ro
         "times_floor": f"{ratio(mine, floor):.1f}",
         "torch_ms": f"{statistics.median(torch):.2f}" if torch else "",
         "times_torch": f"{ratio(mine, torch):.3f}" if torch else "",
+        "peer": about["peer"] if torch else "",
         "torch": about["torch"] if torch else "",
         "temp_copies": f"{temp_copies:.2f}",
         "bits_per_entry": about["bits_per_entry"],
@@ -78,10 +76,11 @@ def shown(rows: Iterable[Row]) -> list[Row]:
                 "–",
             ),
         )
-        line[f"{each['stage']}, ms"] = each["median_ms"]
+        milliseconds = f"{each['stage']}, ms"
+        line[milliseconds] = each["median_ms"]
         if each["stage"] == "local path":
             line["from–to, ms"] = f"{each['min_ms']}–{each['max_ms']}"
             line["× floor"], line["temporary copies"] = each["times_floor"], each["temp_copies"]
         if each["times_torch"]:
-            line["selection, ms"] += f" ({each['times_torch']} of torch's {each['torch_ms']})"
+            line[milliseconds] += f" ({each['times_torch']} of torch's {each['torch_ms']})"
     return list(kept.values())

@@ -62,3 +62,5 @@ def test_a_measurement_counts_at_the_commit_that_made_it():
     assert RATES.measured(row("sign()", 2.0, 3), "abc")
     assert not RATES.measured(row("sign()", 2.0, 3), "def")
     assert not RATES.measured(row("sign()", 0.5, 3), "abc")
+    RATES.save([row("sign()", 2.0, 1) | {"commit": "abc-dirty"}])
+    assert not RATES.measured(row("sign()", 2.0, 3), "abc-dirty")

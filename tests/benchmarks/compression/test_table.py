@@ -10,6 +10,7 @@ TIMES = {
     "torch": [6.0, 12.0, 6.0],
 }
 ABOUT = {"data": "1M", "compressor": "top_k(0.01)", "torch": "2.13.0", "bits_per_entry": "0.43"}
+ABOUT |= {"peer": "topk 0.01", "peer_stage": "selection"}
 
 
 def test_ratios_are_to_the_floor_and_for_selection_to_torch():

@@ -1,6 +1,6 @@
-"""A process that runs `torch.topk` on request.
+"""A process that runs PyTorch's counterpart of a compressor on request.
 
-So torch runs in turns with JAX, on as many threads.
+So torch runs in turns with JAX, on the same device and as many threads.
 """
 
 import json
@@ -13,27 +13,28 @@ from benchmarks.common.answering_process import AnsweringProcess, answering_proc
 from benchmarks.common.environment import REPOSITORY
 
 
-class TorchSelection(NamedTuple):
-    """`torch.topk` on arrays of given sizes."""
+class TorchPeer(NamedTuple):
+    """A program of PyTorch on arrays of given shapes."""
 
     worker: AnsweringProcess
     version: str
 
     def milliseconds(self) -> float:
-        """One selection in every array."""
+        """One run over all arrays."""
         return float(self.worker.ask("run"))
 
 
 @contextmanager
-def torch_selection(
-    python: Path, sizes: Sequence[int], density: float, threads: int
-) -> Iterator[TorchSelection]:
-    """Starts the process, and ends it on leaving.
+def torch_peer(
+    python: Path, peer: str, shapes: Sequence[tuple[int, ...]], threads: int, device: str
+) -> Iterator[TorchPeer]:
+    """Starts the process, and ends it on leaving; `benchmarks.compression.torch_worker` says which
+    peers there are.
 
     Raises:
       RuntimeError: the process ends early, for example without PyTorch.
     """
     command = [str(python), "-W", "ignore", "-m", "benchmarks.compression.torch_worker"]
-    request = {"sizes": list(sizes), "density": density, "threads": threads}
+    request = {"peer": peer, "shapes": list(shapes), "threads": threads, "device": device}
     with answering_process(command, REPOSITORY) as worker:
-        yield TorchSelection(worker, worker.ask(json.dumps(request)))
+        yield TorchPeer(worker, worker.ask(json.dumps(request)))

@@ -1,0 +1,1 @@
+"""What is worth running the first time a GPU is there."""

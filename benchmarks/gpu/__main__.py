@@ -1,0 +1,134 @@
+"""Runs everything worth running the first time a GPU is there, in slices of a few minutes.
+
+    python -m benchmarks.gpu                       the next steps, for nine minutes
+    python -m benchmarks.gpu --minutes 60 --torch-python PATH/bin/python
+    python -m benchmarks.gpu --only resnet18       some steps
+    python -m benchmarks.gpu --minutes 0           what has ended and what is left
+
+The steps:
+
+- `agreement`: every compressor reduces the same updates on the GPU and on the CPU:
+  results/gpu_agreement.csv. It fails where means, bits or the law differ.
+- `compression`: milliseconds beside one pass over memory, and beside PyTorch's `topk` and PowerSGD
+  hook: results/compression_DEVICE.csv.
+- `resnet18`: CIFAR-10 with 8 workers that share the GPU, dense and compressed:
+  results/gpu_training.csv. It needs the prepared data set: see docs/training_program.md.
+
+A step that runs when the time is over is stopped, and the next call goes on with it: the benchmarks
+skip the rows they have, and training resumes from its checkpoint. Steps that ended, at this commit
+and on this device, are in results/gpu_steps.csv and are not repeated, unless `--again` is given.
+"""
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import tyro
+
+from benchmarks.common.environment import environment
+from benchmarks.common.filters import check_filters, matches
+from benchmarks.common.pages import REPOSITORY, markdown
+from benchmarks.common.results import Row
+from benchmarks.gpu.steps import ENDED, NAMES, TRAINED, Step, command, steps
+
+# A step needs this long to start and to save something.
+LEAST_SECONDS = 60
+# A training run that is stopped writes a checkpoint first.
+SECONDS_TO_STOP = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Which steps, and for how long."""
+
+    minutes: float = 9.0  # in which all steps of this call end or are stopped
+    only: tuple[str, ...] = ()  # steps that contain one of these texts
+    again: bool = False  # repeats the steps that have ended
+    runs: Path = Path("runs/gpu")  # folder for checkpoints
+    torch_python: Path | None = None  # the Python of an environment with PyTorch
+    any_device: bool = False  # does not insist on a GPU
+
+    def __post_init__(self) -> None:
+        """ValueError for an invalid number or filter."""
+        if not 0 <= self.minutes < float("inf"):
+            raise ValueError(f"minutes must be at least 0 and finite; got {self.minutes}.")
+        check_filters(self.only, NAMES, "step")
+
+
+def main(options: Options) -> int:
+    """Runs steps until the time is over; 0 if none of them failed."""
+    if jax.default_backend() != "gpu" and not options.any_device:
+        print(
+            f"benchmarks.gpu needs a GPU, and JAX has found {jax.devices()[0]}. Install the package"
+            ' with ".[cuda12]" or ".[cuda13]".',
+            file=sys.stderr,
+        )
+        return 2
+    about, end, failed = environment(), time.monotonic() + 60 * options.minutes, []
+    for step in steps(options.runs, options.torch_python):
+        found = {"step": step.name, "device": about["device"]}
+        done = ENDED.measured(found, about["commit"]) and not options.again
+        if done or not matches(step.name, options.only):
+            continue
+        if end - time.monotonic() < LEAST_SECONDS + SECONDS_TO_STOP:
+            break
+        print(f"== {step.name}", flush=True)
+        code, seconds, last_line = run(step, end - time.monotonic() - SECONDS_TO_STOP)
+        if code is None:
+            print(f"== {step.name}: stopped; the next call goes on", flush=True)
+            break
+        ENDED.save([found | {"seconds": f"{seconds:.0f}", "exit_status": code} | about])
+        failed += [step.name] if code else []
+        if step.trains and not code:
+            TRAINED.save([found | json.loads(last_line) | about])
+    print(markdown(progress(about["device"], about["commit"])))
+    return 1 if failed else 0
+
+
+def run(step: Step, seconds: float) -> tuple[int | None, float, str]:
+    """The exit status of a step, its seconds, and its last line; None if it was stopped in time."""
+    begin, last_line = time.monotonic(), ""
+    with subprocess.Popen(
+        command(step), stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
+    ) as process:
+        alarm = _Alarm(process)
+        signal.signal(signal.SIGALRM, alarm)
+        signal.setitimer(signal.ITIMER_REAL, max(1e-3, seconds))
+        assert process.stdout
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            last_line = line
+        code = process.wait()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return None if alarm.rang else code, time.monotonic() - begin, last_line
+
+
+class _Alarm:
+    """Stops a process when its time is over."""
+
+    def __init__(self, process: subprocess.Popen):
+        self.process, self.rang = process, False
+
+    def __call__(self, number, frame) -> None:
+        self.rang = True
+        self.process.terminate()
+
+
+def progress(device: str, commit: str) -> list[Row]:
+    """A line per step: how it ended on this device at this commit, or that it is left."""
+    lines = {name: {"step": name, "ended": "left", "seconds": ""} for name in NAMES}
+    for row in ENDED.read():
+        if (row["device"], row["commit"]) == (device, commit):
+            status = row["exit_status"]
+            ended = "well" if status == "0" else f"with exit status {status}"
+            lines[row["step"]] |= {"ended": ended, "seconds": row["seconds"]}
+    return list(lines.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Options, description=__doc__)))

@@ -1,0 +1,87 @@
+"""Steps run in order, are recorded when they end, and go on after they were stopped."""
+
+import json
+
+import pytest
+
+from benchmarks.common import results
+from benchmarks.gpu import __main__ as gpu
+from benchmarks.gpu.__main__ import Options, main
+from benchmarks.gpu.steps import ENDED, NAMES, TRAINED, Step, steps
+
+SUMMARY = {"test_accuracy": 0.5, "seconds": 2.0}
+
+
+@pytest.fixture
+def called(tmp_path, monkeypatch):
+    """Runs three steps, each a line of Python; returns the file where they write their names."""
+    monkeypatch.setattr(results, "FOLDER", tmp_path / "results")
+    monkeypatch.setattr(gpu, "environment", lambda: {"device": "a card", "commit": "abc"})
+    file = tmp_path / "called"
+
+    def step(name, line, *, trains=False):
+        text = f"import time; print('{name}', file=open({str(file)!r}, 'a'), flush=True); {line}"
+        return Step(name, ("-c", text), trains=trains)
+
+    made = [
+        step(NAMES[0], "print('fine')"),
+        step(NAMES[1], "raise SystemExit(3)"),
+        step("resnet18 dense", f"print('''{json.dumps(SUMMARY)}''')", trains=True),
+    ]
+    monkeypatch.setattr(gpu, "steps", lambda runs, torch_python: made)
+    return file
+
+
+def test_steps_that_ended_are_not_repeated(called, capsys):
+    assert main(Options(minutes=5, any_device=True)) == 1
+    names = [NAMES[0], NAMES[1], "resnet18 dense"]
+    assert called.read_text().splitlines() == names
+    assert [(row["step"], row["exit_status"]) for row in ENDED.read()] == [
+        (NAMES[0], "0"),
+        (NAMES[1], "3"),
+        ("resnet18 dense", "0"),
+    ]
+    (trained,) = TRAINED.read()
+    assert (trained["test_accuracy"], trained["device"]) == ("0.5", "a card")
+    shown = capsys.readouterr().out
+    assert f"| {NAMES[1]} | with exit status 3 |" in shown
+    assert f"| {NAMES[-1]} | left |" in shown
+
+    assert main(Options(minutes=5, any_device=True)) == 0
+    assert called.read_text().splitlines() == names
+    assert main(Options(minutes=5, any_device=True, again=True, only=("resnet18 dense",))) == 0
+    assert called.read_text().splitlines() == [*names, "resnet18 dense"]
+
+
+def test_a_step_is_stopped_in_time_and_goes_on_with_the_next_call(called, monkeypatch):
+    text = "import signal, time\nsignal.signal(15, lambda *_: exit(143))\ntime.sleep(60)"
+    monkeypatch.setattr(gpu, "steps", lambda *_: [Step(NAMES[0], ("-c", text))])
+    monkeypatch.setattr(gpu, "LEAST_SECONDS", 1)
+    monkeypatch.setattr(gpu, "SECONDS_TO_STOP", 0)
+    assert main(Options(minutes=1 / 30, any_device=True)) == 0
+    assert ENDED.read() == []
+
+
+def test_nothing_starts_without_time_to_save_something(called):
+    assert main(Options(minutes=1, any_device=True)) == 0
+    assert not called.exists()
+
+
+def test_without_a_gpu_it_says_so(called, capsys):
+    assert main(Options()) == 2
+    assert "needs a GPU, and JAX has found" in capsys.readouterr().err
+    assert not called.exists()
+
+
+@pytest.mark.parametrize("minutes", [-1.0, float("nan"), float("inf")])
+def test_minutes_that_are_no_time_are_refused(minutes):
+    with pytest.raises(ValueError, match="minutes must be at least 0 and finite"):
+        Options(minutes=minutes)
+
+
+def test_every_training_run_has_a_config_and_a_folder_of_its_own(tmp_path):
+    training = [step for step in steps(tmp_path, None) if step.trains]
+    folders = {step.arguments[step.arguments.index("--workdir") + 1] for step in training}
+    assert len(training) == len(folders) == 4
+    for step in training:
+        assert (gpu.REPOSITORY / step.arguments[2]).exists()
