@@ -102,6 +102,7 @@ TESTS_WITHOUT_A_FILE = {
     "tests/test_x64_and_rbg.py",
     "tests/test_properties.py",
     "tests/test_architecture.py",
+    "tests/test_quoted_numbers.py",
     "tests/test_optax.py",
     "tests/test_optimizers_matrix.py",
     "tests/test_readme.py",
