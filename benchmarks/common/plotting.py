@@ -6,47 +6,47 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 FAMILIES = {
     "low rank": ("power_sgd", "svd", "acp_sgd"),
     "quantiser": (
-        *(
-            "qsgd",
-            "nuqsgd",
-            "terngrad",
-            "natural",
-            "int",
-            "float8",
-            "cast",
-            "sign",
-            "rotated",
-            "lloyd_max",
-            "eden",
-        ),
+        "qsgd",
+        "nuqsgd",
+        "terngrad",
+        "natural",
+        "int",
+        "float8",
+        "cast",
+        "sign",
+        "rotated",
+        "lloyd_max",
+        "eden",
     ),
     "random entries": ("random_k", "bernoulli", "importance"),
     "structured": ("block_sparse", "row_top_k", "column_top_k", "arc_top_k"),
     "largest entries": ("top_k", "block_top_k", "global_top_k", "block_max"),
 }
-MARKERS = dict(zip(FAMILIES, "sDxv.", strict=True))
-
+MARKERS = dict(zip(FAMILIES, "sDxvo", strict=True))
 
 # A compressor has the same colour in every plot, and PyTorch's twin has it too.
 COLOURS = {
-    "dense": "Greys",
-    "cast": "copper_r",
-    "power_sgd": "Blues",
-    "block_top_k": "Reds",
-    "block_max": "pink_r",
-    "dgc_warmup": "PuRd",
-    "top_k": "Oranges",
-    "qsgd": "Greens",
-    "sign": "Purples",
-    "int": "BuGn",
+    "dense": "#808080",
+    "cast": "#8c564b",
+    "power_sgd": "#1f77b4",
+    "block_top_k": "#d62728",
+    "block_max": "#f5a3b5",
+    "dgc_warmup": "#d81b8c",
+    "top_k": "#ff7f0e",
+    "qsgd": "#2ca02c",
+    "sign": "#7e57c2",
+    "int": "#17becf",
+    "lloyd_max": "#d9b60a",
+    "eden": "#d9b60a",
 }
+OTHERS = "#404040"
 OF_TORCH = {
     "dense": "dense()",
     "fp16": "cast('float16')",
@@ -65,12 +65,13 @@ def colour(method: str) -> Any:
     text = _expression(method)
     found = re.search("|".join(sorted(COLOURS, key=len, reverse=True)), text)
     if not found:
-        return "#777777"
+        return OTHERS
     number = re.match(r"(?:\d+)?\(([\d.e-]+)", text[found.end() :])
     # Ranks and bits are at least 1, densities below it.
     size = math.log2(float(number[1]) or 1) if number else 1.5
-    shade = 0.5 + 0.15 * size if size >= 0 else 1.0 + 0.06 * size
-    return colormaps[COLOURS[found[0]]](min(max(shade, 0.35), 0.95))
+    shade = 0.35 + 0.1 * size if size >= 0 else 0.75 + 0.05 * size
+    shades = LinearSegmentedColormap.from_list("", ["white", COLOURS[found[0]], "black"])
+    return shades(min(max(shade, 0.25), 0.75))
 
 
 def short(method: str) -> str:

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from benchmarks.common.plotting import MARKERS, family, save
+from benchmarks.common.plotting import COLOURS, MARKERS, OTHERS, colour, family, save
 from benchmarks.common.results import Row
 
 
@@ -20,7 +21,9 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
         for axes, stage in zip(line, stages, strict=True):
             _panel(axes, [row for row in rows if (row["task"], row["stage"]) == (task, stage)])
             axes.set_title(f"{task}, {stage}", fontsize=9)
-    panels[0, 0].legend(fontsize=7, loc="lower left")
+    bounds, _ = panels[0, 0].get_legend_handles_labels()
+    handles = [*_legend(rows), *bounds]
+    figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=6)
     for axes in panels[-1]:
         axes.set_xlabel("bits per entry")
     for axes in panels[:, 0]:
@@ -30,10 +33,9 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
 
 def _panel(axes: Axes, rows: Sequence[Row]) -> None:
     measured = [row for row in rows if not row["compressor"].startswith("bound")]
-    for label, marker in MARKERS.items():
-        points = [_point(row) for row in measured if family(row["compressor"]) == label]
-        if points:
-            axes.scatter(*zip(*points, strict=True), s=22, marker=marker, label=label)
+    for row in measured:
+        marker = MARKERS[family(row["compressor"])]
+        axes.plot(*_point(row), marker=marker, markersize=4, color=colour(row["compressor"]))
     bound = sorted(_point(row) for row in rows if row["compressor"].startswith("bound"))
     if bound:
         axes.plot(
@@ -51,3 +53,18 @@ def _panel(axes: Axes, rows: Sequence[Row]) -> None:
 
 def _point(row: Row) -> tuple[float, float]:
     return float(row["bits_per_entry"]), max(1e-5, float(row["relative_error"]))
+
+
+def _legend(rows: Sequence[Row]) -> list[Line2D]:
+    """A mark for each family, and a line for each colour that is there."""
+    text = " ".join(row["compressor"] for row in rows)
+    marks = [
+        Line2D([], [], marker=marker, linestyle="", color="black", label=label)
+        for label, marker in MARKERS.items()
+    ]
+    lines = [
+        Line2D([], [], color=base, linewidth=4, label=name)
+        for name, base in COLOURS.items()
+        if f"{name}(" in text or (name == "int" and "int4(" in text)
+    ]
+    return [*marks, *lines, Line2D([], [], color=OTHERS, linewidth=4, label="others")]

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from benchmarks.common.expressions import DENSE
-from benchmarks.common.plotting import save, worker_ticks
+from benchmarks.common.plotting import colour, save, short, worker_ticks
 from benchmarks.common.results import Row
 
 SHOWN_GBIT = ("0.1", "1", "10", "100")
@@ -43,43 +44,47 @@ def plot_map(rows: Sequence[Row], path: Path) -> Path:
     best = np.array([[_best(rows, count, rate) for count in workers] for rate in rates])
     figure = Figure(figsize=(7, 5), layout="constrained")
     axes = figure.subplots()
-    reach = max(abs(np.log10(best)).max(), 0.1)
+    reach = max(best.max(), 1 / best.min(), 1.2)
     image = axes.pcolormesh(
         workers,
         [float(rate) for rate in rates],
-        np.log10(best),
+        best,
         cmap="RdBu",
-        vmin=-reach,
-        vmax=reach,
-    )
-    axes.contourf(
-        workers, [float(rate) for rate in rates], best, [0, 1], colors="none", hatches=["///"]
+        norm=LogNorm(1 / reach, reach),
     )
     for row, rate in enumerate(rates):
         for column, count in enumerate(workers):
+            times = best[row, column]
             axes.text(
-                count, float(rate), f"{best[row, column]:.2g}", ha="center", va="center", fontsize=6
+                count,
+                float(rate),
+                f"{times:.2g}",
+                ha="center",
+                va="center",
+                clip_on=True,
+                fontsize=7,
+                color="white" if times > reach**0.6 else "black",
+                fontweight="bold" if times < 1 else "normal",
             )
     axes.loglog()
     worker_ticks(axes, workers)
     axes.set_xlabel("workers")
     axes.set_ylabel("Gbit/s of each link")
-    figure.colorbar(image, label="log10 of (dense step / best compressed step)")
-    figure.suptitle(f"{_about(rows)}\nhatched: no compressor here pays", fontsize=10)
+    figure.colorbar(image, label="dense step / best compressed step", format="%g")
+    figure.suptitle(f"{_about(rows)}\nred, bold: no compressor here pays", fontsize=10)
     return save(figure, path)
 
 
 def _lines(axes: Axes, rows: list[Row], column: str) -> None:
     for compressor in dict.fromkeys(row["compressor"] for row in rows):
         mine = [row for row in rows if row["compressor"] == compressor]
-        style = {"color": "black", "linewidth": 2} if compressor == DENSE else {"linewidth": 1}
-        if "one_phase" in compressor:
-            style["linestyle"] = ":"
         axes.plot(
             [int(row["workers"]) for row in mine],
             [float(row[column]) for row in mine],
-            label=compressor,
-            **style,
+            label=short(compressor),
+            color="black" if compressor == DENSE else colour(compressor),
+            linewidth=2.5 if compressor == DENSE else 1.5,
+            linestyle=":" if "one_phase" in compressor else "-",
         )
     workers = sorted({int(row["workers"]) for row in rows})
     loses = [_best(rows, count, rows[0]["gbit"]) < 1 for count in workers]

@@ -3,7 +3,7 @@
 import pytest
 from matplotlib.figure import Figure
 
-from benchmarks.common.plotting import colour, family, save, short, worker_ticks
+from benchmarks.common.plotting import OTHERS, colour, family, save, short, worker_ticks
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,17 @@ def test_twins_have_one_colour(method, twin):
 
 def test_other_compressors_and_other_ranks_have_other_colours():
     texts = ["power_sgd(1)", "power_sgd(4)", "top_k(0.01)", "top_k(0.1)", "block_top_k(0.01)"]
-    texts += ["dense()", "sign()", "qsgd(4)", "int4()", "block_max()", "dgc_warmup(0.01)"]
+    texts += [
+        "dense()",
+        "sign()",
+        "qsgd(4)",
+        "int4()",
+        "eden(4)",
+        "block_max()",
+        "dgc_warmup(0.01)",
+    ]
     assert len({colour(text) for text in texts}) == len(texts)
-    assert colour("svd(2)") == "#777777"
+    assert colour("svd(2)") == OTHERS
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from benchmarks.convergence.plot import plot
 
 def test_a_run_that_is_not_finite_is_drawn_at_the_edge(tmp_path):
     rows = [
-        {"task": task, "compressor": text, "loss": loss, "bytes_per_step": "1000"}
+        {"task": task, "compressor": text, "loss": loss, "times_fewer": "10"}
         for task in ("one", "two")
         for text, loss in (
             ("dense()", "0.1"),
