@@ -47,7 +47,13 @@ TASKS = {
     ),
     "resnet20 on CIFAR-10": Task(
         "configs/cifar10_resnet8_dense.yaml",
-        {"schedule": "constant", "model": "resnet20", "warmup_epochs": 0.5, "batch_size": 64},
+        {
+            "schedule": "constant",
+            "model": "resnet20",
+            "warmup_epochs": 1.0,
+            "batch_size": 64,
+            "learning_rate": 0.05,
+        },
         target=1.1,
         check_every=50,
         most_steps=2000,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, BFloat16, Float, Float32, Int8
 
-from jaxcompress.ops.quantization import max_magnitude, stochastic_round
+from jaxcompress.ops.quantization import max_magnitude, stochastic_round, uniform
 
 DTYPES = (None, "bfloat16", "int8")
 # Entries that share a scale in 8 bits: 4 bytes of scale for 256 of levels.
@@ -65,7 +65,7 @@ def _from_8_bits(stored: Int8Array) -> jax.Array:
 def _to_bfloat16(key: jax.Array, x: Float32[Array, "..."]) -> BFloat16[Array, "..."]:
     """Adds random bits below the last one that is kept, and truncates."""
     largest = float(jnp.finfo(jnp.bfloat16).max)
-    noise = jax.random.bits(key, x.shape, jnp.uint16).astype(jnp.uint32)
+    noise = (uniform(key, x.shape) * 2**16).astype(jnp.int32).astype(jnp.uint32)
     whole = lax.bitcast_convert_type(jnp.clip(x, -largest, largest), jnp.uint32) + noise
     return lax.bitcast_convert_type(whole & jnp.uint32(0xFFFF0000), jnp.float32).astype(
         jnp.bfloat16

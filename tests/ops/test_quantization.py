@@ -1,4 +1,4 @@
-"""The largest magnitude against NumPy's, which keeps NaN; and whether all is finite."""
+"""Largest magnitudes, whether all is finite, scales, levels, and the numbers that round."""
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from jaxcompress.ops.quantization import (
     steps_of,
     stochastic_round,
     typical_absmax,
+    uniform,
 )
 
 # On CPUs `jnp.max` loses NaN from some 4,096 entries on.
@@ -169,3 +170,79 @@ def test_the_typical_maximum_is_the_median_of_a_simulation(group):
     x = np.random.default_rng(0).standard_normal((1000, group))
     simulated = np.median(np.abs(x).max(axis=1))
     np.testing.assert_allclose(typical_absmax(group), simulated, rtol=0.1 if group == 1 else 0.02)
+
+
+ENTRIES = 2**20
+
+
+def bits_of(seed, shape=(ENTRIES,)):
+    """The 24 random bits of every entry, as three bytes along a last axis."""
+    values = np.asarray(jax.jit(uniform, static_argnums=1)(jax.random.key(seed), shape))
+    words = np.asarray(values * 2**24, np.uint32)
+    np.testing.assert_array_equal(words * np.float32(2**-24), values)
+    return words[..., None].view(np.uint8)[..., :3]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_byte_is_uniform(seed):
+    for byte in bits_of(seed).T:
+        counts = np.bincount(byte, minlength=256)
+        expected = ENTRIES / 256
+        chi_squared = np.sum((counts - expected) ** 2) / expected
+        # 255 degrees of freedom: mean 255, standard deviation 22.6.
+        assert 255 - 5 * 22.6 < chi_squared < 255 + 5 * 22.6
+
+
+@pytest.mark.parametrize("distance", [1, 2, 3, 8, 64, 512, 1024, 4096, 2**16])
+def test_numbers_at_a_distance_share_half_of_their_bits(distance):
+    found = bits_of(7)
+    different = np.unpackbits(found[distance:] ^ found[:-distance])
+    # The mean of n coins has the standard deviation 1 / (2 sqrt(n)).
+    assert abs(different.mean() - 0.5) < 5 * 0.5 / np.sqrt(different.size)
+
+
+def test_keys_give_unrelated_numbers():
+    found = np.stack([bits_of(seed, (2**14,)).ravel() for seed in range(32)])
+    signs = np.unpackbits(found, axis=1).astype(np.float32) * 2 - 1
+    correlation = signs @ signs.T / signs.shape[1]
+    off_diagonal = correlation[~np.eye(32, dtype=bool)]
+    assert np.abs(off_diagonal).max() < 5.5 / np.sqrt(signs.shape[1])
+
+
+def test_pairs_of_neighbours_fill_the_square():
+    values = np.asarray(uniform(jax.random.key(3), (ENTRIES,)))
+    counts, _, _ = np.histogram2d(values[0::2], values[1::2], bins=16, range=[[0, 1], [0, 1]])
+    expected = ENTRIES / 2 / 256
+    assert 255 - 5 * 22.6 < np.sum((counts - expected) ** 2) / expected < 255 + 5 * 22.6
+
+
+def test_the_shape_does_not_change_the_numbers():
+    key = jax.random.key(5)
+    flat = uniform(key, (24,))
+    for shape in [(2, 3, 4), (4, 6), (24, 1)]:
+        np.testing.assert_array_equal(uniform(key, shape).ravel(), flat)
+    assert uniform(key, ()) == flat[0]
+    assert uniform(key, (0, 3)).shape == (0, 3)
+
+
+def test_uniform_is_below_one_and_reaches_zero():
+    values = np.asarray(uniform(jax.random.key(0), (2**22,)))
+    assert values.dtype == np.float32
+    assert 0 <= values.min() < 1e-5
+    assert 1 - 1e-5 < values.max() < 1
+    assert abs(values.mean() - 0.5) < 5 / np.sqrt(12 * values.size)
+
+
+def test_keys_of_a_batch_give_the_numbers_of_each():
+    keys = jax.random.split(jax.random.key(1), 3)
+    together = jax.vmap(lambda key: uniform(key, (5,)))(keys)
+    for key, row in zip(keys, together, strict=True):
+        np.testing.assert_array_equal(row, uniform(key, (5,)))
+
+
+def test_the_numbers_are_not_stored():
+    """They are computed inside the loop that uses them: no temporary array."""
+    x = jax.ShapeDtypeStruct((ENTRIES,), jnp.float32)
+    rounded = jax.jit(lambda key, x: jnp.floor(x + uniform(key, x.shape)))
+    program = rounded.lower(jax.random.key(0), x).compile()
+    assert program.memory_analysis().temp_size_in_bytes < ENTRIES
