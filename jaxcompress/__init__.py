@@ -16,6 +16,7 @@ from jaxcompress.compressors.low_rank.power_sgd import batched_power_sgd, power_
 from jaxcompress.compressors.quantisers.cast import cast
 from jaxcompress.compressors.quantisers.eden import eden
 from jaxcompress.compressors.quantisers.float8 import float8
+from jaxcompress.compressors.quantisers.int_sum import int_sum
 from jaxcompress.compressors.quantisers.integer import int2, int4, int8
 from jaxcompress.compressors.quantisers.lloyd_max import lloyd_max
 from jaxcompress.compressors.quantisers.natural import natural
@@ -115,6 +116,7 @@ __all__ = [
     "int8",
     "int4",
     "int2",
+    "int_sum",
     "float8",
     "cast",
     "sign",

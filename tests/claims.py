@@ -306,6 +306,8 @@ ALL_COMPRESSORS: dict[str, Claims] = {
         random=True,
     ),
     "int2(group=64)": Claims(contraction=integer_delta(2, 64), limit="int2(group=1)"),
+    "int_sum(8)": Claims(contraction=nothing, no_limit="workers share the levels"),
+    "int_sum(16, group=64)": Claims(contraction=nothing, no_limit="workers share the levels"),
     "float8()": Claims(contraction=float8_delta(2.0**-4, 2.0**-10 / 448), limit="float8(group=1)"),
     "float8('e5m2', group=64)": Claims(
         contraction=float8_delta(2.0**-3, 2.0**-17 / 57344, 64), limit="float8('e5m2', group=1)"

@@ -58,6 +58,7 @@ SHARED = {
     "random_k": call("random_k", densities, inner=values, rescale=st.booleans()),
     "bernoulli": call("bernoulli", densities, rescale=st.booleans()),
     "shared_top_k": call("shared_top_k", densities),
+    "int_sum": call("int_sum", st.sampled_from([8, 16]), group=st.sampled_from([8, 64, 512])),
     "arc_top_k": call("arc_top_k", densities, block=blocks, columns=st.integers(1, 3)),
     "global_top_k": call("global_top_k", densities, inner=values),
     "sign_majority": call("sign_majority"),

@@ -94,6 +94,7 @@ TWO_AXES = {
     "acp_sgd(2)",
     "random_k(0.1)",
     "shared_top_k(0.1)",
+    "int_sum(8)",
     "arc_top_k(0.1, block=16, columns=2)",
     "sign_majority()",
     "switch(warmup(1), dense(), top_k(0.1))",

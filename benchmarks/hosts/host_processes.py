@@ -27,6 +27,7 @@ class Measured(NamedTuple):
     ms: list[float]  # per step, from the first worker's start to the last one's end
     sent_bytes: float  # per host and step, headers included: the mean over hosts
     sent_packets: float  # per host and step
+    used: dict[str, float]  # per host and step, as `benchmarks.hosts.worker.used` names it
     result: dict[str, Any] = {}  # what the last step returned on the first host  # noqa: RUF012
 
     @property
@@ -91,7 +92,11 @@ class HostProcesses:
             statistics.mean(answer[name] for answer in answers) / repeats
             for name in ("sent_bytes", "sent_packets")
         )
-        return Measured(ms, *sent, answers[0]["result"])
+        used = {
+            name: statistics.mean(answer["used"][name] for answer in answers) / repeats
+            for name in answers[0]["used"]
+        }
+        return Measured(ms, *sent, used, answers[0]["result"])
 
     def _answers(self) -> list[dict[str, Any]]:
         """One line of JSON from each worker.

@@ -5,6 +5,7 @@ input, and its answer a line on standard output. The worker ends at the end of i
 """
 
 import json
+import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -42,10 +43,22 @@ def sent() -> tuple[int, int]:
     return number_of_bytes, packets
 
 
+def used() -> dict[str, float]:
+    """What all threads of this process have used of the machine so far."""
+    found = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "user_ms": 1e3 * found.ru_utime,
+        "system_ms": 1e3 * found.ru_stime,
+        "page_faults": found.ru_minflt,
+        "waits": found.ru_nvcsw,
+        "preemptions": found.ru_nivcsw,
+    }
+
+
 def measure(
     program: Callable[[], Any], between: Callable[[], Any], warm_up: int, repeats: int
 ) -> dict[str, Any]:
-    """Start and end of each timed step in seconds, the bytes and packets sent, and the result.
+    """Start and end of each timed step in seconds, and the result; bytes, packets and use of all.
 
     All processes of a machine share the clock.
     """
@@ -53,7 +66,7 @@ def measure(
         between()
         program()
     between()
-    before, begins, ends, result = sent(), [], [], None
+    before, used_before, begins, ends, result = sent(), used(), [], [], None
     for _ in range(repeats):
         between()
         begins.append(time.monotonic())
@@ -67,5 +80,6 @@ def measure(
         "ends": ends,
         "sent_bytes": sent_bytes,
         "sent_packets": sent_packets,
+        "used": {name: now - used_before[name] for name, now in used().items()},
         "result": result if isinstance(result, dict) else {},
     }

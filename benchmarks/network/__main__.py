@@ -22,6 +22,11 @@ The columns:
   pass without averaging (`no_sync`); it is part of `step_ms`.
 - `communication_ms`: the same collectives alone, one after the other, on zeros of the same shapes
   and dtypes, over the same link. The rest of a step is computation.
+- `user_ms`, `system_ms`: what all threads of one host computed per step, in the program and in the
+  kernel, barriers between steps included. `cores_used`: the share of the machine's cores that all
+  hosts together kept busy; at 1 the cores set the pace, and not the links. `page_faults`: pages of
+  memory that were touched for the first time. `waits`, `preemptions`: how often a thread gave up
+  its core, and lost it.
 - `interface_bytes`: what one host sends per step at its interface, with headers and
   acknowledgements. `payload_bytes`: without headers.
 - `requested_bytes`, `compiled_bytes`: what `jaxcompress.traffic` counts in the jaxpr and in the
@@ -55,7 +60,7 @@ from benchmarks.hosts.host_processes import HostProcesses
 from benchmarks.hosts.namespaces import Network, bits_per_second, missing, network
 from benchmarks.network.methods import METHODS, Method, chosen
 from benchmarks.network.plot import plot
-from benchmarks.network.table import RESULTS, beside_dense, headline, row, shown
+from benchmarks.network.table import RESULTS, beside_dense, headline, profile, row, shown
 
 PAGE = REPOSITORY / "docs" / "network.md"
 # The README has few rows, its page all of them.
@@ -170,6 +175,8 @@ def _show(rows: list[dict[str, str]]) -> None:
     if rows:
         print(markdown(shown(rows)))
         plot(rows, RESULTS.picture)
+    if spent := profile(rows):
+        write_between(PAGE, "network profile", markdown(spent))
     if lines := headline(rows):
         write_between(PAGE, "network", f"{markdown(lines)}\n\n{_where(rows)}")
         short = [line for line in lines if line["average by"].strip("`") in IN_README]

@@ -1,5 +1,6 @@
 """The rows of the network benchmark, and its tables."""
 
+import os
 import statistics
 from collections.abc import Iterable, Sequence
 
@@ -32,6 +33,8 @@ def row(method: Method, workers: int, rate: str, found: dict[str, Measured], abo
         "max_ms": f"{max(step.ms):.1f}",
         "communication_ms": f"{_median(found['bare']):.1f}",
         "backward_ms": f"{_median(found['backward']):.1f}" if "backward" in found else "",
+        **{name: f"{value:.1f}" for name, value in step.used.items()},
+        "cores_used": f"{_cores_used(step, workers):.2f}",
         "interface_bytes": f"{step.sent_bytes:.0f}",
         "payload_bytes": f"{step.payload_bytes:.0f}",
         "requested_bytes": about["requested_bytes"],
@@ -78,6 +81,25 @@ def shown(rows: Iterable[Row]) -> list[Row]:
     ]
 
 
+def profile(rows: Iterable[Row], rate: str = "1gbit") -> list[Row]:
+    """Where the time of a step goes, over links of one rate; rows of earlier versions lack it."""
+    return [
+        {
+            "average by": _method(each),
+            "hosts": each["workers"],
+            "step ms": each["step_ms"],
+            "link ms": each["floor_ms"],
+            "computing ms": each["user_ms"],
+            "kernel ms": each["system_ms"],
+            "cores in use": f"{100 * float(each['cores_used']):.0f} %",
+            "page faults": f"{float(each['page_faults']):,.0f}",
+            "waits": f"{float(each['waits']):,.0f}",
+        }
+        for each in rows
+        if each["rate"] == rate and each.get("cores_used")
+    ]
+
+
 def headline(rows: Iterable[Row], workers: int = 2) -> list[Row]:
     """The README's table, for one number of hosts.
 
@@ -98,7 +120,7 @@ def headline(rows: Iterable[Row], workers: int = 2) -> list[Row]:
         times = {rate: f"{each['step_ms']} ({each['times_dense']}×)" for rate, each in ours.items()}
         lines.append(
             {
-                "average by": f"`{method}`" if framework == "jax" else f"PyTorch: {method}",
+                "average by": _method(any_rate),
                 "MB sent": f"{int(any_rate['payload_bytes']) / 1e6:.2f}",
                 **{f"ms at {_readable(rate)}": times.get(rate, "") for rate in rates},
             }
@@ -110,6 +132,17 @@ def _readable(rate: str) -> str:
     """1gbit -> 1 Gbit/s."""
     number = rate.rstrip("abcdefghijklmnopqrstuvwxyz")
     return f"{number} {rate[len(number) :].capitalize()}/s"
+
+
+def _method(each: Row) -> str:
+    """`dense()` or PyTorch: DDP, dense."""
+    return f"`{each['method']}`" if each["framework"] == "jax" else f"PyTorch: {each['method']}"
+
+
+def _cores_used(step: Measured, workers: int) -> float:
+    """The share of this machine's cores that all hosts together kept busy during a step."""
+    busy = step.used["user_ms"] + step.used["system_ms"]
+    return workers * busy / (statistics.mean(step.ms) * (os.cpu_count() or 1))
 
 
 def _median(measured: Measured) -> float:

@@ -1,14 +1,12 @@
 """The uncompressed average: everything is sent."""
 
-import itertools
-from collections.abc import Sequence
-
 import jax
 import jax.numpy as jnp
 from jax import lax
 from optax import Updates
 
 from jaxcompress.base import AxisName, Codec, Compressor, Reduced, parseable
+from jaxcompress.collectives.fused import split_as
 from jaxcompress.ops.trees import array_bits, tree_bits
 
 # Each array has rounds of messages of its own, and each shared buffer a copy. Larger buffers are
@@ -70,14 +68,7 @@ def fused_mean(updates: Updates, axis_name: AxisName) -> Updates:
 
     found = dict(zip(alone, means, strict=True))
     for places, buffer in zip(shared.values(), buffers, strict=True):
-        found.update(zip(places, _split(buffer, [leaves[place] for place in places]), strict=True))
+        found.update(
+            zip(places, split_as(buffer, [leaves[place] for place in places]), strict=True)
+        )
     return jax.tree.unflatten(treedef, [found[place] for place in range(len(leaves))])
-
-
-def _split(buffer: jax.Array, likes: Sequence[jax.Array]) -> list[jax.Array]:
-    """Splits a 1-D buffer into arrays shaped as `likes`."""
-    ends = list(itertools.accumulate(like.size for like in likes))
-    return [
-        part.reshape(like.shape)
-        for part, like in zip(jnp.split(buffer, ends[:-1]), likes, strict=True)
-    ]

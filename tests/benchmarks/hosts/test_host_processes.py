@@ -24,8 +24,9 @@ for line in sys.stdin:
         os.kill(os.getpid(), 9)
     begins = [10.0 + rank + 5 * step for step in range(request["repeats"])]
     sent = {"sent_bytes": 10_000 * rank, "sent_packets": 8}
+    used = {"user_ms": 6.0 + 2 * rank}
     ends = [begin + 2 for begin in begins]
-    answer = {"begins": begins, "ends": ends, "result": {"rank": rank}, **sent}
+    answer = {"begins": begins, "ends": ends, "result": {"rank": rank}, "used": used, **sent}
     print(json.dumps(answer), flush=True)
 """
 
@@ -55,6 +56,7 @@ def test_a_step_lasts_from_the_first_begin_to_the_last_end(start):
         measured = processes.measure("step", warm_up=1, repeats=4)
     assert measured.ms == [3000.0] * 4
     assert measured.result == {"rank": 0}
+    assert measured.used == {"user_ms": 7.0 / 4}
     # No bytes of one worker and 10,000 of the other, in four steps; eight packets of each.
     assert (measured.sent_bytes, measured.sent_packets, measured.payload_bytes) == (
         1250,

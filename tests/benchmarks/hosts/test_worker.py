@@ -46,6 +46,22 @@ def test_every_step_is_prepared_and_warm_up_is_not_counted(monkeypatch):
     assert answer["result"] == {}
 
 
+def test_what_the_timed_steps_use_is_counted(monkeypatch):
+    sent, used = Sent(), iter([{"user_ms": 5.0, "waits": 2}, {"user_ms": 9.0, "waits": 3}])
+    monkeypatch.setattr(network_worker, "sent", sent.read)
+    monkeypatch.setattr(network_worker, "used", lambda: next(used))
+    answer = measure(sent.step, sent.between, warm_up=2, repeats=3)
+    assert answer["used"] == {"user_ms": 4.0, "waits": 1}
+
+
+def test_computing_uses_time():
+    before = network_worker.used()
+    sum(i * i for i in range(10**6))
+    after = network_worker.used()
+    assert all(after[name] >= before[name] for name in before)
+    assert after["user_ms"] + after["system_ms"] > before["user_ms"] + before["system_ms"]
+
+
 def test_a_dict_that_a_program_returns_is_reported(monkeypatch):
     sent, losses = Sent(), iter([1.0, 2.0, 3.0])
     monkeypatch.setattr(network_worker, "sent", sent.read)

@@ -12,6 +12,8 @@ from benchmarks.network.__main__ import Options, main, runnable
 from benchmarks.network.methods import Method, chosen
 from benchmarks.network.table import row
 
+USED = {"user_ms": 3.0, "system_ms": 1.0, "page_faults": 7.0, "waits": 5.0, "preemptions": 2.0}
+
 
 def test_without_root_it_says_what_it_needs(monkeypatch, capsys):
     monkeypatch.setattr(network, "missing", lambda: ["root"])
@@ -21,17 +23,20 @@ def test_without_root_it_says_what_it_needs(monkeypatch, capsys):
 
 def test_without_hosts_the_table_is_made_from_the_file(monkeypatch, capsys):
     written = {}
-    found = dict.fromkeys(("step", "bare"), Measured([12.0], 1_010_000, 100))
+    found = dict.fromkeys(("step", "bare"), Measured([12.0], 1_010_000, 100, USED))
     about = {"version": "jax 1", "python": "3", "requested_bytes": 1_000_000}
     rows = [row(Method("jax", "dense()"), 2, "1gbit", found, about) | {"machine": "a machine"}]
     monkeypatch.setattr(network, "missing", lambda: ["root"])
     monkeypatch.setattr(results, "read_csv", lambda name: rows)
     monkeypatch.setattr(network, "plot", lambda rows, path: written.update(plot=path))
     monkeypatch.setattr(network, "write_readme", lambda _, text: written.update(readme=text))
-    monkeypatch.setattr(network, "write_between", lambda _, __, text: written.update(page=text))
+    monkeypatch.setattr(
+        network, "write_between", lambda _, name, text: written.update({name: text})
+    )
     assert main(Options(workers=())) == 0
-    assert set(written) == {"plot", "readme", "page"}
-    for text in (written["readme"], written["page"]):
+    assert set(written) == {"plot", "readme", "network", "network profile"}
+    assert "| `dense()` | 2 | 12.0 |" in written["network profile"]
+    for text in (written["readme"], written["network"]):
         assert "| `dense()` |" in text and "a machine" in text
     assert "dense()" in capsys.readouterr().out
 

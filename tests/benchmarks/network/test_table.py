@@ -5,10 +5,11 @@ import pytest
 from benchmarks.common import results
 from benchmarks.hosts.host_processes import Measured
 from benchmarks.network.methods import Method
-from benchmarks.network.table import RESULTS, beside_dense, headline, row, shown
+from benchmarks.network.table import RESULTS, beside_dense, headline, profile, row, shown
 
 ABOUT = {"version": "jax 1", "python": "3", "requested_bytes": 900_000, "compiled_bytes": 1_000_000}
-SENT = (1_010_000, 100)
+USED = {"user_ms": 3.0, "system_ms": 1.0, "page_faults": 7.0, "waits": 5.0, "preemptions": 2.0}
+SENT = (1_010_000, 100, USED)
 FOUND = {"step": Measured([12.0, 10.0, 20.0], *SENT), "bare": Measured([9.0, 8.0, 9.5], *SENT)}
 
 
@@ -114,3 +115,23 @@ def test_the_headline_has_a_line_for_each_method_and_a_column_for_each_rate():
 
 def test_without_rows_of_so_many_hosts_there_is_no_headline():
     assert headline([made(workers=4)]) == []
+
+
+def test_the_profile_says_how_busy_the_cores_were(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    fast, slow = made(step_ms=8.0), made(step_ms=8.0, rate="100mbit")
+    earlier = {key: value for key, value in made().items() if key != "cores_used"}
+    # Two hosts of 4 ms each, on two cores, in 8 ms.
+    assert profile([fast, slow, earlier]) == [
+        {
+            "average by": "`dense()`",
+            "hosts": 2,
+            "step ms": "8.0",
+            "link ms": "8.1",
+            "computing ms": "3.0",
+            "kernel ms": "1.0",
+            "cores in use": "50 %",
+            "page faults": "7",
+            "waits": "5",
+        }
+    ]

@@ -31,7 +31,7 @@ def test_frameworks_that_train_differently_are_refused(difference, monkeypatch):
     def processes_of(task, method, seed, hosts, python):
         losses = [2.0 + (difference if method.framework == "torch" else 0.0)] * 20
         processes = MagicMock()
-        measured = Measured([1.0], 0.0, 0.0, {"losses": losses})
+        measured = Measured([1.0], 0.0, 0.0, {}, {"losses": losses})
         processes.__enter__.return_value.measure.return_value = measured
         return processes
 
