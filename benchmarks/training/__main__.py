@@ -21,9 +21,11 @@ import tyro
 
 from benchmarks.common.environment import environment
 from benchmarks.common.pages import markdown, write_page, write_readme
-from benchmarks.common.results import Results, Row, position
+from benchmarks.common.results import Results, Row, position, read_csv
 from benchmarks.common.training_run import summary
 from benchmarks.training.plot import plot
+from benchmarks.training.replaced import REPLACED
+from benchmarks.training.replaced import table as replaced_table
 from benchmarks.training.runs import ON_DEMAND, RUNS, Run, expression, run_of
 from benchmarks.training.table import seeds, table
 
@@ -55,7 +57,8 @@ def main(options: Options) -> None:
             print(f"{row['config']} {row['compressor']}: {row['test_accuracy']}", flush=True)
     rows = RESULTS.read()
     write_readme("training", _table([row for row in rows if run_of(row).in_readme]))
-    write_page("results.md", PAGE.format(table=_table(rows)))
+    earlier = markdown(replaced_table(read_csv(REPLACED)))
+    write_page("results.md", PAGE.format(table=_table(rows), replaced=earlier))
     print(markdown(table(rows)))
     print(plot(rows, RESULTS.picture))
 
@@ -98,6 +101,16 @@ machine, so they cannot be compared.
 {table}
 
 ![Test error and perplexity against bytes](../benchmarks/results/training.png)
+
+## Rows that were replaced
+
+Learning rates, clipping and the number of steps were tuned, some of them on test scores, and the
+rows above replaced these. "Dense" are the dense runs of the same data, model and steps that stood
+beside them, and "commit" is that of the run. `python -m benchmarks.training.replaced` collects
+them from the history of the repository into
+[training_replaced.csv](../benchmarks/results/training_replaced.csv).
+
+{replaced}
 """
 
 
