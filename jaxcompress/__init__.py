@@ -37,6 +37,7 @@ from jaxcompress.compressors.sparsifiers.top_k import top_k
 from jaxcompress.distributed.equality import assert_equal_across_processes
 from jaxcompress.distributed.mesh import (
     data_mesh,
+    hybrid_mesh,
     initialize_processes,
     node_mesh,
     virtual_cpu_workers,
@@ -48,10 +49,12 @@ from jaxcompress.distributed.placement import (
     reshard_workers,
     shard_batch,
     squeeze_worker_axis,
-    state_specs,
 )
+from jaxcompress.distributed.shards import PerShard, on_shards
+from jaxcompress.distributed.specs import state_shardings, state_specs
 from jaxcompress.distributed.step import local_value_and_grad, make_train_step
 from jaxcompress.distributed.virtual import VirtualMesh
+from jaxcompress.distributed.worker_key import worker_key
 from jaxcompress.feedback.control_variate import control_variate
 from jaxcompress.feedback.ef21 import ef21, ef21_sgdm
 from jaxcompress.feedback.error_feedback import error_feedback
@@ -161,11 +164,16 @@ __all__ = [
     "init_state",
     "replicate",
     "shard_batch",
+    "state_shardings",
     "state_specs",
     "squeeze_worker_axis",
     "expand_worker_axis",
     "reshard_workers",
     "local_value_and_grad",
     "make_train_step",
+    "hybrid_mesh",
+    "on_shards",
+    "worker_key",
+    "PerShard",
     "assert_equal_across_processes",
 ]

@@ -42,6 +42,12 @@ def platform() -> str:
     return device.platform if device else jax.default_backend()
 
 
+def automatic_axes() -> tuple[str, ...]:
+    """The mesh axes around a step over which XLA shards arrays by itself."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return tuple(name for name in mesh.axis_names if name not in mesh.manual_axes)
+
+
 def varying_axes(x: jax.Array) -> frozenset[str]:
     """The mesh axes along which JAX knows that `x` may differ."""
     return frozenset(jax.typeof(x).manual_axis_type.varying)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from optax import MaskedNode, Updates
 
-from jaxcompress._compat import axis_size, is_varying
+from jaxcompress._compat import automatic_axes, axis_size, is_varying
 from jaxcompress.base import AxisName, Compressor
 from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.collectives.finiteness import nan_unless
@@ -105,6 +105,7 @@ def compress(
     def update(updates, state, params=None, *, step_applied=None, send_dense=False, **extra_args):
         del extra_args
         axis_size(axis_name)
+        _check_whole(axis_name)
         real = _check_updates(updates, axis_name)
         # From `apply_if_all_finite`: earlier links may have replaced the NaN of a skipped step.
         if step_applied is not None:
@@ -225,6 +226,16 @@ def _check_state(state: CompressState, expected: CompressState) -> None:
                     " In a step of your own, call squeeze_worker_axis(opt_state) before the update,"
                     " and expand_worker_axis(opt_state) after it."
                 )
+
+
+def _check_whole(axis_name: AxisName) -> None:
+    """ValueError if XLA may have sharded the updates over other axes of the mesh."""
+    if model := automatic_axes():
+        raise ValueError(
+            f"the mesh has the axes {model} besides the workers' {axis_name!r}, and compress would"
+            " gather whole gradients along them. Write on_shards(compress(...), params) in the"
+            " chain, with the parameters as they are placed on the mesh."
+        )
 
 
 def _check_updates(updates: Updates, axis_name: AxisName) -> Any:

@@ -1,9 +1,12 @@
 """Which devices are the workers: of one process or many, real or virtual."""
 
+import math
 import os
+from collections.abc import Mapping
 
 import jax
 import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh
 
 from jaxcompress._compat import joined_processes
@@ -133,6 +136,41 @@ def node_mesh(
             f" {devices.size} workers; of these there can be {', '.join(fitting)} nodes."
         )
     return Mesh(devices.reshape(nodes, -1), axis_names, axis_types=(AxisType.Auto, AxisType.Auto))
+
+
+def hybrid_mesh(axes: Mapping[str, int]) -> Mesh:
+    """A mesh for a sharded model: the workers along the first axis, a model along the others.
+
+    Devices of one worker are neighbours: on one node or slice, as far as they fit. Where devices
+    form several slices, as TPUs do, JAX arranges the axes inside them by their links.
+
+    Args:
+      axes: name -> number of devices, the slow axis of the workers first, as in
+        ``{"data": 2, "fsdp": 4}``. Together they take all devices; the first may be -1, which
+        stands for as many workers as there are devices for.
+
+    Raises:
+      ValueError: if the axes do not take all devices.
+    """
+    devices = data_mesh().devices
+    names, (workers, *model) = tuple(axes), axes.values()
+    of_one = math.prod(model)
+    if workers == -1 and of_one > 0:
+        workers = max(1, devices.size // of_one)
+    if min(workers, *model, 1) < 1 or workers * of_one != devices.size:
+        raise ValueError(
+            f"the axes of hybrid_mesh take all {devices.size} devices together; got {dict(axes)}."
+        )
+    slices = len({getattr(device, "slice_index", 0) for device in devices})
+    if workers % slices:
+        raise ValueError(
+            f"every slice has as many workers; got {workers} workers and {slices} slices."
+        )
+    if slices > 1:
+        inside, between = (workers // slices, *model), (slices, *[1] * len(model))
+        devices = mesh_utils.create_hybrid_device_mesh(inside, between, devices.tolist())
+    types = (AxisType.Auto,) * len(names)
+    return Mesh(devices.reshape(workers, *model), names, axis_types=types)
 
 
 def _check_processes(

@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.distributed.momentum_check import check_one_momentum
 from jaxcompress.distributed.offload import check_memory_kind, to_device
+from jaxcompress.distributed.specs import state_shardings
 from jaxcompress.distributed.virtual import AnyMesh, sharding
 from jaxcompress.feedback.state_quantization import is_int8_array, read, store_to_nearest
 from jaxcompress.ops.argument_checks import check_integer
@@ -95,14 +96,7 @@ def init_state(
     workers = _workers(mesh, axis_name)
     shapes = jax.eval_shape(optimizer.init, params)
     check_one_momentum(shapes)
-    own = sharding(mesh, P(axis_name), memory_kind)
-    shardings = jax.tree.map(
-        lambda node: (
-            jax.tree.map(lambda _: own, node) if _is_per_worker(node) else sharding(mesh, P())
-        ),
-        shapes,
-        is_leaf=_is_per_worker,
-    )
+    shardings = state_shardings(shapes, params, mesh, axis_name, memory_kind)
 
     def init(params):
         return _map_per_worker(
@@ -110,15 +104,6 @@ def init_state(
         )
 
     return jax.jit(init, out_shardings=shardings)(params)
-
-
-def state_specs(state: Any, axis_name: AxisName = "data") -> Any:
-    """The `PartitionSpec` of every array of `state`: sharded if `PerWorker`, else replicated."""
-
-    def specs(node):
-        return jax.tree.map(lambda _: P(axis_name), node) if _is_per_worker(node) else P()
-
-    return jax.tree.map(specs, state, is_leaf=_is_per_worker)
 
 
 def squeeze_worker_axis(state: Any) -> Any:

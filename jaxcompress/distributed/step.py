@@ -20,8 +20,8 @@ from jaxcompress.distributed.placement import (
     check_worker_axis,
     expand_worker_axis,
     squeeze_worker_axis,
-    state_specs,
 )
+from jaxcompress.distributed.specs import state_specs
 from jaxcompress.distributed.virtual import AnyMesh, over_workers
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import mask, merge_masked, path_text
@@ -70,18 +70,21 @@ def make_train_step(
     mesh: AnyMesh | AbstractMesh,
     axis_name: AxisName = "data",
     micro_batches: int = 1,
+    donate: bool = True,
 ) -> Callable:
     """A jitted data-parallel step over the workers of `mesh`; it donates params, state and extra.
 
     With `apply_if_all_finite` around `optimizer`, the loss is multiplied by its scale. A skipped
     step leaves `extra` unchanged too, and the metric ``"applied"`` is 1 if the step was taken, else
-    0. Donated arrays must not be used again: JAX raises an error, and on several CPU devices it may
-    crash.
+    0.
+
+    Along axes of the mesh other than `axis_name`, XLA shards the model: see `on_shards`.
 
     Args:
       loss_fn: ``(params, extra, batch) -> (loss, (extra, metrics))`` for a worker's own rows.
-        `extra` is whatever changes without a gradient, such as BatchNorm's running statistics;
-        ``{}`` if nothing does. `metrics` is a dict of scalars.
+        `extra` is whatever changes without a gradient, such as BatchNorm's running statistics.
+        `metrics` is a dict of scalars. ``(params, batch) -> loss``, or ``(loss, metrics)``, will do
+        too; `extra` is ``{}`` then.
       optimizer: An Optax chain with `compress` in it, or any other that averages over `axis_name`.
       mesh: From `data_mesh`, or a `VirtualMesh` of workers that share one device. An `AbstractMesh`
         gives a step that can be traced and counted, but not run.
@@ -90,6 +93,9 @@ def make_train_step(
         Gradients are averaged in at least float32 before the optimizer sees them. So a large batch
         fits into memory and is sent once. `extra` passes from part to part; metrics and loss are
         means over the parts.
+      donate: Whether the step reuses the memory of params, state and extra. These arrays must not
+        be used again then: JAX raises an error, and on several CPU devices it may crash. In a
+        notebook, where a cell may run twice, take False; the step then holds two copies of them.
 
     Returns:
       ``step(params, opt_state, extra, batch) -> (params, opt_state, extra, metrics)``, a jitted
@@ -98,14 +104,14 @@ def make_train_step(
       ``metrics["loss"]``) are averaged over the workers.
 
     Raises:
-      ValueError: if `micro_batches` is below 1, or `loss_fn` does not take three arguments. While
+      ValueError: if `micro_batches` is below 1, or `loss_fn` takes other arguments. While
         tracing: if a parameter is an integer, if a worker's rows do not divide by `micro_batches`,
         if a metric is named ``"loss"`` or ``"applied"``, or if `apply_if_all_finite` is not around
         the whole chain. Also if updates, optimizer state, or what is not floating in `extra`
         and the metrics would differ between workers; the message names the array.
     """
     check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
-    _check_takes_three(loss_fn)
+    loss_fn = _with_extra(loss_fn)
 
     def local_step(params, opt_state, extra, batch):
         scale = skipped_steps(opt_state).get("loss_scale")
@@ -135,29 +141,44 @@ def make_train_step(
         kept, opt_state = opt_state, to_device(opt_state)
         specs = state_specs(opt_state, axis_name)
         in_specs, out_specs = (P(), specs, P(), P(axis_name)), (P(), specs, P(), P())
-        sharded = over_workers(local_step, mesh, in_specs, out_specs)
+        sharded = over_workers(local_step, mesh, in_specs, out_specs, axis_name)
         params, opt_state, extra, metrics = sharded(params, opt_state, extra, batch)
         return params, to_host(opt_state, kept), extra, metrics
 
-    return jax.jit(step, donate_argnums=(0, 1, 2))
+    return jax.jit(step, donate_argnums=(0, 1, 2) if donate else ())
 
 
 LOSS_FUNCTION = (
     "make_train_step takes a loss function (params, extra, batch) -> (loss, (extra, metrics)),"
-    " where extra and metrics may be {}"
+    " where extra and metrics may be {}, or (params, batch) -> loss or (loss, metrics)"
 )
 
 
-def _check_takes_three(loss_fn: Callable) -> None:
-    """ValueError if `loss_fn` cannot be called with three arguments."""
+def _with_extra(loss_fn: Callable) -> Callable:
+    """`loss_fn` as a function of three arguments; ValueError if it takes neither three nor two."""
     try:
         signature = inspect.signature(loss_fn)
     except ValueError:
-        return  # some callables have no signature
+        return loss_fn  # some callables have no signature
+    if _takes(signature, 3):
+        return loss_fn
+    if _takes(signature, 2):
+
+        def with_extra(params, extra, batch):
+            found = loss_fn(params, batch)
+            loss, metrics = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
+            return loss, (extra, metrics)
+
+        return with_extra
+    raise ValueError(f"{LOSS_FUNCTION}; this one takes {signature}.")
+
+
+def _takes(signature: inspect.Signature, arguments: int) -> bool:
     try:
-        signature.bind(None, None, None)
-    except TypeError as error:
-        raise ValueError(f"{LOSS_FUNCTION}; this one takes {signature}.") from error
+        signature.bind(*[None] * arguments)
+    except TypeError:
+        return False
+    return True
 
 
 def _check_differentiable(params: Any) -> None:

@@ -10,6 +10,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress._compat import joined_processes
+from jaxcompress.base import AxisName
 from jaxcompress.ops.argument_checks import check_integer
 
 
@@ -99,9 +100,13 @@ def sharding(mesh: AnyMesh, spec: P, memory_kind: str | None = None) -> NamedSha
 
 
 def over_workers(
-    function: Callable, mesh: AnyMesh | AbstractMesh, in_specs: tuple, out_specs: tuple
+    function: Callable,
+    mesh: AnyMesh | AbstractMesh,
+    in_specs: tuple,
+    out_specs: tuple,
+    axis_name: AxisName,
 ) -> Callable:
-    """``jax.shard_map`` over the devices of `mesh`, or its equivalent over virtual workers.
+    """``jax.shard_map`` over the workers of `mesh`, or its equivalent over virtual workers.
 
     Args:
       function: What one worker does with its part of the arguments.
@@ -109,9 +114,13 @@ def over_workers(
       in_specs: For each argument a `PartitionSpec`, or a tree of them: split along the first axis,
         or replicated.
       out_specs: The same for each result.
+      axis_name: The axis of the workers. Along other axes XLA shards each worker's arrays.
     """
     if not isinstance(mesh, VirtualMesh):
-        return jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=out_specs)
+        names = {axis_name} if isinstance(axis_name, str) else set(axis_name)
+        return jax.shard_map(
+            function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names=names
+        )
     on_devices = jax.shard_map(function, mesh=mesh.abstract, in_specs=in_specs, out_specs=out_specs)
 
     def vmapped(*args):

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 
 from jaxcompress.distributed.offload import to_device
+from jaxcompress.distributed.shards import PerShard
 from jaxcompress.feedback.memories import held_memories, memory_inside
 
 
@@ -14,9 +15,15 @@ def error_memory(state: Any, like: Any) -> Any:
     Outside a step memories have a first axis of workers, and so must `like`.
 
     Raises:
-      ValueError: if a memory has that axis and `like` does not.
+      ValueError: if a memory has that axis and `like` does not, or belongs to a sharded model.
     """
     state = to_device(state)
+    nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, PerShard))
+    if any(isinstance(node, PerShard) and node.axes for node in nodes):
+        raise ValueError(
+            "the memories of a sharded model are (workers, shards, …); read them"
+            " from the state's PerShard parts."
+        )
     for errors in held_memories(state, like):
         pairs = [
             (x.shape, one.shape)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxcompress._compat import vary
 from jaxcompress.base import Compressor, PerWorker, parseable
 from jaxcompress.distributed.offload import to_device
+from jaxcompress.distributed.shards import PerShard
 from jaxcompress.feedback.memories import memory_inside
 
 
@@ -81,15 +82,14 @@ def monitor_metrics(state: Any) -> dict[str, jax.Array]:
     """The measurements in an optimizer's state, one entry per worker; empty without a `monitor`.
 
     The squared norms of several monitors, such as one per bucket of `compress`, are added, since
-    they measure one update. A `monitor` inside another is ignored.
+    they measure one update; so are those of the shards of a model. A `monitor` inside another is
+    ignored.
 
     Returns:
       ``compression_error``, ``kept_energy`` and ``error_norm``; outside a step each of shape
       ``(workers,)``.
     """
-    nodes = jax.tree.leaves(to_device(state), is_leaf=lambda node: isinstance(node, MonitorState))
-    found = [node.energies.value for node in nodes if isinstance(node, MonitorState)]
-    if not found:
+    if not (found := _energies(to_device(state))):
         return {}
     total = jax.tree.map(lambda *parts: sum(parts[1:], parts[0]), *found)
     return {
@@ -97,6 +97,18 @@ def monitor_metrics(state: Any) -> dict[str, jax.Array]:
         "kept_energy": jnp.where(total.carried == 0, 1.0, total.sent / total.carried),
         "error_norm": jnp.sqrt(total.memory),
     }
+
+
+def _energies(state: Any) -> list[Energies]:
+    """Those of all monitors in a state; of a sharded model, the sums over its shards."""
+    found = []
+    for node in jax.tree.leaves(state, is_leaf=lambda x: isinstance(x, MonitorState | PerShard)):
+        if isinstance(node, MonitorState):
+            found.append(node.energies.value)
+        elif isinstance(node, PerShard):
+            own = _energies(node.value)
+            found += [jax.tree.map(lambda x: x.sum(-1), one) for one in own] if node.axes else own
+    return found
 
 
 def _energy(tree: Any) -> jax.Array:

@@ -7,6 +7,7 @@ from subprocesses import free_port, joined, lines_of, run_python, run_together
 
 from jaxcompress.distributed.mesh import (
     data_mesh,
+    hybrid_mesh,
     initialize_processes,
     node_mesh,
     virtual_cpu_workers,
@@ -151,3 +152,17 @@ def test_what_counts_no_nodes_is_refused(nodes):
         ValueError, match="nodes is the number of nodes, an integer of at least 1; got"
     ):
         node_mesh(nodes)
+
+
+def test_a_hybrid_mesh_has_the_workers_first_and_neighbours_in_a_worker():
+    mesh = hybrid_mesh({"data": 2, "fsdp": 2, "tensor": 2})
+    assert dict(mesh.shape) == {"data": 2, "fsdp": 2, "tensor": 2}
+    assert [device.id for device in mesh.devices[1].ravel()] == [4, 5, 6, 7]
+    assert dict(hybrid_mesh({"data": -1, "model": 4}).shape) == {"data": 2, "model": 4}
+    assert dict(hybrid_mesh({"data": 8}).shape) == {"data": 8}
+
+
+@pytest.mark.parametrize("axes", [{"data": 3, "fsdp": 2}, {"data": -1, "fsdp": 3}, {"data": 0}])
+def test_a_hybrid_mesh_takes_all_devices(axes):
+    with pytest.raises(ValueError, match="take all 8 devices together"):
+        hybrid_mesh(axes)

@@ -1,0 +1,188 @@
+"""Sharded models: each device compresses its own shard of every gradient."""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import optax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from jaxcompress._compat import automatic_axes
+from jaxcompress.ops.trees import mask, merge_masked, path_text
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PerShard:
+    """State of the arrays that are sharded over the mesh axes `axes`; each of their shards has its
+    own.
+
+    Its arrays are ``(shards, …)``, sharded over `axes`, and those of `PerWorker` parts outside a
+    step ``(workers, shards, …)``. Where `axes` is empty there is one shard, and no axis of shards.
+    """
+
+    value: Any
+    axes: tuple[str, ...] = dataclasses.field(metadata={"static": True})
+
+
+def on_shards(
+    link: optax.GradientTransformation, params: Any
+) -> optax.GradientTransformationExtraArgs:
+    """Runs a link of a chain, such as `compress`, on each device's shard of every array.
+
+    A model that is too large for one device is sharded over some axes of the mesh, and replicated
+    over others, whose devices are the workers. Without `on_shards`, `compress` would see whole
+    arrays, and XLA would gather them. With it, each device compresses its own shards, and sends
+    them to the devices that hold the same shards in other workers. Nothing crosses the axes of the
+    model. Links outside `on_shards`, such as ``optax.adamw``, see whole arrays that XLA shards.
+
+    What a scheme does to an array it does to each shard: ``top_k(0.01)`` sends 1 % of each shard,
+    ``power_sgd(4)`` two factors of rank 4 of each, and `global_top_k` and `whole_model` compare and
+    join the shards of one device. Arrays that are not sharded, often biases and scales, are
+    averaged by every device, as without compression.
+
+    Guarantees: those of `link`, for each shard.
+
+    Args:
+      link: A transformation that averages over the workers: ``compress(error_feedback(...))``.
+      params: The parameters, placed on the mesh, or a tree of their `NamedSharding`. Each
+        dimension is sharded over axes of the model, or whole.
+
+    Returns:
+      An Optax transformation. Its state is a tuple of `PerShard`, one for each set of axes over
+      which arrays are sharded.
+
+    Raises:
+      ValueError: if an array is not placed on a mesh, if arrays are on different meshes, or if a
+        dimension does not divide by its shards. While tracing, if an array is sharded over an axis
+        of the workers.
+
+    Example:
+      >>> from jaxcompress import compress, data_mesh, error_feedback, replicate, top_k
+      >>> params = replicate({"w": jax.numpy.zeros((4, 4))}, data_mesh(1))
+      >>> link = on_shards(compress(error_feedback(top_k(0.01))), params)
+    """
+    link = optax.with_extra_args_support(link)
+    shardings = _shardings(params)
+    mesh, groups = _mesh(shardings), _groups(shardings)
+    specs = jax.tree.map(lambda one: one.spec, shardings)
+
+    def init(params):
+        _check_same_tree(params, shardings)
+
+        def on_one_device(params):
+            return tuple(
+                PerShard(_expanded(link.init(mask(params, marks)), axes), axes)
+                for axes, marks in groups.items()
+            )
+
+        state = jax.eval_shape(on_one_device, _shards(params, shardings))
+        return jax.shard_map(
+            on_one_device, mesh=mesh, in_specs=(specs,), out_specs=_state_specs(state)
+        )(params)
+
+    def update(updates, state, params=None, **extra_args):
+        _check_same_tree(updates, shardings)
+        traced = {name: x for name, x in extra_args.items() if isinstance(x, jax.Array)}
+        fixed = {name: x for name, x in extra_args.items() if name not in traced}
+
+        def on_one_device(updates, state, params, traced):
+            means, states = [], []
+            for (axes, marks), one in zip(groups.items(), state, strict=True):
+                own, like = mask(updates, marks), mask(params, marks)
+                mean, new = link.update(own, _squeezed(one), like, **traced, **fixed)
+                means.append(mean)
+                states.append(PerShard(_expanded(new, axes), axes))
+            return merge_masked(updates, *means), tuple(states)
+
+        arguments = updates, state, updates if params is None else params, traced
+        if not (model := _model_axes(groups)):
+            return on_one_device(*arguments)
+        return jax.shard_map(
+            on_one_device,
+            in_specs=(specs, _state_specs(state), specs, P()),
+            out_specs=(specs, _state_specs(state)),
+            axis_names=model,
+        )(*arguments)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _state_specs(state: tuple[PerShard, ...]) -> tuple[P, ...]:
+    """One spec for all arrays of each group, inside a step."""
+    return tuple(P(one.axes) if one.axes else P() for one in state)
+
+
+def _squeezed(state: PerShard) -> Any:
+    return jax.tree.map(lambda x: x[0], state.value) if state.axes else state.value
+
+
+def _expanded(value: Any, axes: tuple[str, ...]) -> Any:
+    return jax.tree.map(lambda x: x[None], value) if axes else value
+
+
+def _shards(params: Any, shardings: Any) -> Any:
+    """The shapes of one device's shards."""
+    return jax.tree.map(
+        lambda x, one: jax.ShapeDtypeStruct(one.shard_shape(x.shape), x.dtype), params, shardings
+    )
+
+
+def _groups(shardings: Any) -> dict[tuple[str, ...], Any]:
+    """The axes over which arrays are sharded -> marks of the arrays that are sharded over these."""
+    found = sorted({_axes(one.spec) for one in jax.tree.leaves(shardings)})
+    return {
+        own: jax.tree.map(lambda one, own=own: _axes(one.spec) == own, shardings) for own in found
+    }
+
+
+def _axes(spec: P) -> tuple[str, ...]:
+    """The mesh axes that a spec names, sorted."""
+    parts = [(part,) if isinstance(part, str) else part or () for part in spec]
+    return tuple(sorted(name for part in parts for name in part))
+
+
+def _shardings(params: Any) -> Any:
+    """The `NamedSharding` of every parameter; ValueError where there is none."""
+
+    def one(path, x):
+        found = x if isinstance(x, NamedSharding) else getattr(x, "sharding", None)
+        if isinstance(found, NamedSharding):
+            return found
+        raise ValueError(
+            f"on_shards takes parameters that are placed on a mesh, or their NamedSharding; got"
+            f" {type(x).__name__} at {path_text(path)!r}. Place it by jax.device_put(params,"
+            " shardings), or by replicate(params, mesh)."
+        )
+
+    return jax.tree_util.tree_map_with_path(one, params)
+
+
+def _mesh(shardings: Any) -> Mesh:
+    meshes = {one.mesh for one in jax.tree.leaves(shardings)}
+    if len(meshes) != 1:
+        raise ValueError(
+            f"all parameters of on_shards are on one mesh; got {len(meshes)} meshes:"
+            f" {sorted(map(str, meshes))}."
+        )
+    return meshes.pop()
+
+
+def _model_axes(groups: Iterable[tuple[str, ...]]) -> frozenset[str]:
+    """The axes of the mesh around a step that are not those of its workers."""
+    model = frozenset(automatic_axes())
+    for name in sorted({name for own in groups for name in own} - model):
+        raise ValueError(
+            f"a parameter is sharded over the axis {name!r}, whose devices are workers here: each"
+            " worker holds all of the model, alone or with the devices along the other axes. Shard"
+            f" parameters over {sorted(model) or 'axes of their own'}."
+        )
+    return model
+
+
+def _check_same_tree(updates: Any, shardings: Any) -> None:
+    found, wanted = jax.tree.structure(updates), jax.tree.structure(shardings)
+    if found != wanted:
+        raise ValueError(f"on_shards was made for parameters of the tree {wanted}; got {found}.")

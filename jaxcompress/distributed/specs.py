@@ -1,0 +1,87 @@
+"""How the arrays of an optimizer's state are split over a mesh."""
+
+import dataclasses
+from typing import Any
+
+import jax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from jaxcompress.base import AxisName, PerWorker
+from jaxcompress.distributed.shards import PerShard
+from jaxcompress.distributed.virtual import AnyMesh, sharding
+from jaxcompress.ops.trees import path_text
+
+
+def state_specs(state: Any, axis_name: AxisName = "data") -> Any:
+    """The `PartitionSpec` of every array over the workers: sharded if `PerWorker`, else replicated.
+
+    It is for a `jax.shard_map` over the axis of the workers. Along other axes of the mesh, XLA
+    keeps the shards of a model as they are.
+    """
+
+    def specs(node):
+        return jax.tree.map(lambda _: P(axis_name), node) if _is_per_worker(node) else P()
+
+    return jax.tree.map(specs, state, is_leaf=_is_per_worker)
+
+
+def state_shardings(
+    state: Any,
+    params: Any,
+    mesh: AnyMesh,
+    axis_name: AxisName = "data",
+    memory_kind: str | None = None,
+) -> Any:
+    """The `NamedSharding` of every array of a state, over all axes of `mesh`.
+
+    `PerWorker` parts are sharded over the workers, and `PerShard` parts over their axes of the
+    model. Any other array that belongs to a parameter, as a momentum does, is sharded as the
+    parameter is: one whose path ends in that of the parameter and that has its shape. The rest is
+    replicated.
+
+    Args:
+      state: The state, or the shapes of its arrays.
+      params: The parameters, placed on `mesh`.
+      mesh: The mesh.
+      axis_name: The axis of the workers.
+      memory_kind: Of `PerWorker` parts, as for `init_state`.
+    """
+    known = {
+        path_text(path): (x.shape, x.sharding.spec)
+        for path, x in jax.tree_util.tree_leaves_with_path(params)
+        if isinstance(getattr(x, "sharding", None), NamedSharding) and x.sharding.mesh == mesh
+    }
+
+    def split(node, *axes):
+        if _is_per_worker(node):
+            own = sharding(mesh, P(axis_name, *axes), memory_kind)
+            return jax.tree.map(lambda _: own, node)
+        return sharding(mesh, P(*axes))
+
+    def one(path, node):
+        if isinstance(node, PerShard):
+            axes = (node.axes,) if node.axes else ()
+            parts = jax.tree.map(lambda x: split(x, *axes), node.value, is_leaf=_is_per_worker)
+            return dataclasses.replace(node, value=parts)
+        if _is_per_worker(node):
+            return split(node)
+        return sharding(mesh, _spec_of_parameter(path_text(path), node.shape, known))
+
+    return jax.tree_util.tree_map_with_path(
+        one, state, is_leaf=lambda node: isinstance(node, PerShard | PerWorker)
+    )
+
+
+def _spec_of_parameter(
+    path: str, shape: tuple[int, ...], known: dict[str, tuple[tuple[int, ...], P]]
+) -> P:
+    """The spec of the parameter at the end of `path`, if it has this shape."""
+    keys = path.split("/")
+    names = ("/".join(keys[start:]) for start in range(len(keys)))
+    own, spec = next((known[name] for name in names if name in known), (None, P()))
+    return spec if own == shape else P()
+
+
+def _is_per_worker(node: Any) -> bool:
+    return isinstance(node, PerWorker)

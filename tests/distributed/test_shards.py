@@ -1,0 +1,270 @@
+"""Sharded models: what a device does to its shards is what a worker alone does to such arrays."""
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from claims import ALL_COMPRESSORS
+from helpers import assert_close, random_updates
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from laws_programs import axes_of, compressor_of
+
+import jaxcompress
+from jaxcompress import (
+    PerShard,
+    compress,
+    error_feedback,
+    monitor,
+    on_shards,
+    power_sgd,
+    qsgd,
+    top_k,
+)
+
+SPECS = {
+    "kernel": P(None, "model"),
+    "embedding": P("model", None),
+    "bias": P("model"),
+    "scale": P(),
+}
+SHAPES = {"kernel": (40, 64), "embedding": (64, 24), "bias": (80,), "scale": (48,)}
+# Of every family one; the others are among the slow tests.
+CHOSEN = {
+    "dense()",
+    "qsgd(4)",
+    "two_phase(qsgd(8, group=64))",
+    "random_k(0.1)",
+    "global_top_k(0.1)",
+    "error_feedback(top_k(0.1))",
+    "momentum_correction(top_k(0.1))",
+    "error_feedback(power_sgd(2))",
+}
+MESHES = [(2, 4), (4, 2), (2, 2, 2)]
+every_compressor_on_every_mesh = pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        pytest.param(text, shape, marks=[] if text in CHOSEN and not i else [pytest.mark.slow])
+        for text in ALL_COMPRESSORS
+        for i, shape in enumerate(MESHES)
+    ]
+    + [pytest.param("error_feedback(top_k(0.1))", (2, 2, 2), id="three axes")],
+)
+
+
+def mesh_of(*shape: int) -> Mesh:
+    names = ("data", "model", "tensor")[: len(shape)]
+    devices = np.array(jax.devices()[: int(np.prod(shape))]).reshape(shape)
+    return Mesh(devices, names, axis_types=(AxisType.Auto,) * len(shape))
+
+
+def placed(tree, mesh, specs=SPECS):
+    return {name: jax.device_put(x, NamedSharding(mesh, specs[name])) for name, x in tree.items()}
+
+
+def params_on(mesh, specs=SPECS):
+    rng = np.random.default_rng(0)
+    like = {name: rng.standard_normal(shape, np.float32) for name, shape in SHAPES.items()}
+    return placed(like, mesh, specs)
+
+
+def averaging(optimizer, mesh):
+    """A jitted step: updates of all workers in, (workers, …), and their average out."""
+
+    def local(updates, state):
+        own = jax.tree.map(lambda x: x[0], updates)
+        mean, state = optimizer.update(own, jaxcompress.squeeze_worker_axis(state))
+        return mean, jaxcompress.expand_worker_axis(state)
+
+    def step(updates, state):
+        specs = jaxcompress.state_specs(state)
+        return jax.shard_map(
+            local,
+            mesh=mesh,
+            in_specs=(P("data"), specs),
+            out_specs=(P(), specs),
+            axis_names={"data"},
+        )(updates, state)
+
+    return jax.jit(step)
+
+
+def cut(x, spec, shard, shards):
+    """One shard of an array, or the whole of a replicated one; `spec` may start with workers."""
+    for axis, name in enumerate(spec):
+        if name == "model":
+            size = x.shape[axis] // shards
+            x = jax.lax.slice_in_dim(x, shard * size, (shard + 1) * size, axis=axis)
+    return x
+
+
+@every_compressor_on_every_mesh
+def test_each_shard_is_compressed_as_an_array_of_its_own(text, shape):
+    if axes_of(text, shape[0]) != {"data": shape[0]}:
+        pytest.skip("averages over two axes")
+    mesh, (workers, shards) = mesh_of(*shape), shape[:2]
+    updates = [random_updates(seed, params_on(mesh), workers) for seed in (1, 2)]
+    link = on_shards(compress(compressor_of(text), min_compression_rate=0), params_on(mesh))
+    state = jaxcompress.init_state(link, params_on(mesh), mesh)
+    step, means = averaging(link, mesh), []
+    for each in updates:
+        mean, state = step(each, state)
+        means.append(mean)
+
+    one_axis = jaxcompress.data_mesh(workers)
+    for shard in range(shards):
+        for sharded in (True, False):
+            names = [name for name, spec in SPECS.items() if ("model" in spec) == sharded]
+            own = [
+                {name: cut(each[name], (None, *SPECS[name]), shard, shards) for name in names}
+                for each in updates
+            ]
+            for mean, wanted in zip(means, averages(text, own, one_axis), strict=True):
+                found = {name: cut(mean[name], SPECS[name], shard, shards) for name in names}
+                assert_close(jax.device_get(found), jax.device_get(wanted))
+
+
+def averages(text, updates, mesh):
+    """The averages of arrays that are not sharded, over two steps."""
+    link, step = unsharded(text, mesh)
+    params = jax.tree.map(lambda x: np.zeros(x.shape[1:], x.dtype), updates[0])
+    state = jaxcompress.init_state(link, jaxcompress.replicate(params, mesh), mesh)
+    found = []
+    for each in updates:
+        mean, state = step(jaxcompress.shard_batch(jax.device_get(each), mesh), state)
+        found.append(mean)
+    return found
+
+
+@functools.cache
+def unsharded(text, mesh):
+    link = compress(compressor_of(text), min_compression_rate=0)
+    return link, averaging(link, mesh)
+
+
+def loss_fn(params, extra, batch):
+    hidden = jax.nn.gelu(batch["x"] @ params["kernel"] + params["bias"][:64])
+    found = hidden @ params["embedding"]
+    return jnp.mean((found - batch["y"]) ** 2) + jnp.mean(params["scale"] ** 2), (extra, {})
+
+
+def trained(optimizer, params, mesh, steps=3):
+    state = jaxcompress.init_state(optimizer, params, mesh)
+    step = jaxcompress.make_train_step(loss_fn, optimizer, mesh)
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((16, 40), np.float32)
+    batch = jaxcompress.shard_batch({"x": x, "y": x[:, :24]}, mesh)
+    compiled = step.lower(params, state, {}, batch).compile()
+    losses = []
+    for _ in range(steps):
+        params, state, _, metrics = step(params, state, {}, batch)
+        losses.append(float(metrics["loss"]))
+    return compiled.as_text(), losses, params, state
+
+
+def groups_of(text, operation):
+    """The replica groups of the collectives of one kind in a compiled program."""
+    return re.findall(rf" {operation}(?:-start)?\(.*replica_groups=(\S+),", text)
+
+
+def test_a_message_goes_to_the_same_shard_of_other_workers_and_nothing_is_gathered():
+    mesh = mesh_of(2, 4)
+    link = on_shards(compress(error_feedback(top_k(0.05)), min_compression_rate=0), params_on(mesh))
+    text, losses, params, _ = trained(
+        optax.chain(link, optax.adam(1e-2)), params_on(mesh), mesh, 20
+    )
+    assert losses[-1] < losses[0] / 2
+    # One for the sharded arrays and one for the others, among devices 0 and 4, 1 and 5, and so on.
+    assert groups_of(text, "all-gather") == ["{{0,4},{1,5},{2,6},{3,7}}"] * 2
+    for name, x in params.items():
+        assert x.sharding.is_equivalent_to(NamedSharding(mesh, SPECS[name]), x.ndim)
+
+
+def test_state_is_sharded_as_the_parameters_are():
+    mesh = mesh_of(2, 4)
+    params = params_on(mesh)
+    optimizer = optax.chain(
+        on_shards(compress(error_feedback(power_sgd(2)), min_compression_rate=0), params),
+        optax.adam(1e-3),
+    )
+    state = jaxcompress.init_state(optimizer, params, mesh)
+    *_, after = trained(optimizer, params, mesh)
+    for each in (state, after):
+        whole, sharded = each[0]
+        assert isinstance(sharded, PerShard)
+        assert (whole.axes, sharded.axes) == ((), ("model",))
+        memory = sharded.value.inner[0].error.value.arrays["kernel"]
+        assert memory.shape == (2, 4, 40, 16)
+        assert memory.addressable_shards[0].data.shape == (1, 1, 40, 16)
+        momentum = each[1][0].mu["kernel"]
+        assert momentum.addressable_shards[0].data.shape == (40, 16)
+
+
+def test_it_trains_as_without_shards_where_nothing_is_lost():
+    found = {}
+    for shape in ((2, 4), (2, 1)):
+        mesh = mesh_of(*shape)
+        link = on_shards(compress(error_feedback(qsgd(16, group=1))), params_on(mesh))
+        optimizer = jaxcompress.apply_if_all_finite(optax.chain(link, optax.sgd(0.1)))
+        _, found[shape], *_ = trained(optimizer, params_on(mesh), mesh, 5)
+    np.testing.assert_allclose(found[2, 4], found[2, 1], rtol=1e-3)
+
+
+def test_without_it_a_sharded_model_is_refused():
+    mesh = mesh_of(2, 4)
+    optimizer = optax.chain(compress(error_feedback(top_k(0.1))), optax.sgd(0.1))
+    with pytest.raises(ValueError, match=r"Write on_shards\(compress\(\.\.\.\), params\)"):
+        trained(optimizer, params_on(mesh), mesh)
+
+
+def test_a_parameter_sharded_over_the_workers_is_refused():
+    mesh = mesh_of(2, 4)
+    params = params_on(mesh, SPECS | {"kernel": P("data", "model")})
+    with pytest.raises(ValueError, match="'data', whose devices are workers"):
+        trained(optax.chain(on_shards(compress(top_k(0.1)), params), optax.sgd(0.1)), params, mesh)
+
+
+def test_parameters_that_are_not_placed_are_refused():
+    with pytest.raises(ValueError, match=r"takes parameters that are placed on a mesh.*ndarray"):
+        on_shards(compress(top_k(0.1)), {"w": np.zeros((4, 4))})
+
+
+def test_other_parameters_are_refused():
+    mesh = mesh_of(2, 4)
+    link = on_shards(compress(top_k(0.1)), params_on(mesh))
+    others = placed({"kernel": np.zeros((4, 4), np.float32)}, mesh)
+    with pytest.raises(ValueError, match="on_shards was made for parameters of the tree"):
+        jaxcompress.init_state(link, others, mesh)
+
+
+def test_another_number_of_workers_keeps_the_mean_of_every_memory():
+    mesh = mesh_of(4, 2)
+    link = on_shards(compress(error_feedback(top_k(0.1))), params_on(mesh))
+    *_, state = trained(optax.chain(link, optax.sgd(0.1)), params_on(mesh), mesh)
+    memory = state[0][1].value.inner[0].error.value.arrays["kernel"]
+    resharded = jaxcompress.reshard_workers(state, 2)[0][1].value.inner[0].error.value.arrays
+    assert resharded["kernel"].shape == (2, 2, 40, 32)
+    assert_close(np.asarray(resharded["kernel"]).mean(0), np.asarray(memory).mean(0))
+
+
+def test_the_error_of_all_shards_is_one_number_for_each_worker():
+    mesh = mesh_of(2, 4)
+    params = params_on(mesh)
+    link = on_shards(compress(monitor(error_feedback(top_k(0.1)))), params)
+    *_, state = trained(optax.chain(link, optax.sgd(0.1)), params, mesh)
+    errors = np.asarray(jaxcompress.monitor_metrics(state)["compression_error"])
+    assert errors.shape == (2,)
+    assert np.all((errors > 0.1) & (errors < 1))
+
+
+def test_memories_of_shards_are_not_taken_for_those_of_arrays():
+    mesh = mesh_of(2, 4)
+    params = params_on(mesh)
+    link = on_shards(compress(error_feedback(top_k(0.1))), params)
+    state = jaxcompress.init_state(link, params, mesh)
+    with pytest.raises(ValueError, match="the memories of a sharded model"):
+        jaxcompress.error_memory(state, params)
