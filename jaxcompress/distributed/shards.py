@@ -69,7 +69,7 @@ def on_shards(
     mesh, groups = _mesh(shardings), _groups(shardings)
     specs = jax.tree.map(lambda one: one.spec, shardings)
 
-    def init(params):
+    def init(params) -> Any:
         _check_same_tree(params, shardings)
 
         def on_one_device(params):
