@@ -105,7 +105,6 @@ def compress(
     def update(updates, state, params=None, *, step_applied=None, send_dense=False, **extra_args):
         del extra_args
         axis_size(axis_name)
-        _check_whole(axis_name)
         real = _check_updates(updates, axis_name)
         # From `apply_if_all_finite`: earlier links may have replaced the NaN of a skipped step.
         if step_applied is not None:
@@ -228,18 +227,13 @@ def _check_state(state: CompressState, expected: CompressState) -> None:
                 )
 
 
-def _check_whole(axis_name: AxisName) -> None:
-    """ValueError if XLA may have sharded the updates over other axes of the mesh."""
-    if model := automatic_axes():
-        raise ValueError(
-            f"the mesh has the axes {model} besides the workers' {axis_name!r}, and compress would"
-            " gather whole gradients along them. Write on_shards(compress(...), params) in the"
-            " chain, with the parameters as they are placed on the mesh."
-        )
-
-
 def _check_updates(updates: Updates, axis_name: AxisName) -> Any:
     """Marks updates to average: all but float0. ValueError if one is an integer or summed."""
+    if model := automatic_axes():
+        raise ValueError(
+            f"compress would gather whole gradients along the mesh axes {model}, over which XLA"
+            " shards arrays. Write on_shards(compress(...), params) in the chain."
+        )
     for path, x in jax.tree_util.tree_leaves_with_path(updates):
         if _is_float0(x):
             continue

@@ -107,6 +107,7 @@ TESTS_WITHOUT_A_FILE = {
     "tests/test_optimizers_matrix.py",
     "tests/test_readme.py",
     "tests/test_docs.py",
+    "tests/test_examples.py",
     "tests/train/test_models.py",
     "tests/train/test_data.py",
     "tests/train/test_resume.py",

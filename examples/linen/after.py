@@ -25,7 +25,7 @@ def loss_fn(params, extra, batch):
         {"params": params, "batch_stats": extra["stats"]},
         batch["image"],
         train=True,
-        rngs={"dropout": jc.worker_key(step_key)},  # or all workers would drop the same units
+        rngs={"dropout": jc.worker_key(step_key)},  # else all workers drop the same units
         mutable=["batch_stats"],
     )
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"])

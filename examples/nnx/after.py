@@ -31,10 +31,11 @@ def functional(graphdef, keys):
     """`loss_fn` as `make_train_step` takes it, of parameters and of other state."""
 
     def loss(params, extra, batch):
-        own_keys = jax.tree.map(jc.worker_key, keys)  # or all workers would drop the same units
+        own_keys = jax.tree.map(jc.worker_key, keys)  # else all workers drop the same units
         model = nnx.merge(graphdef, params, own_keys, extra, copy=True)
         found = loss_fn(model, batch)
-        return found, (nnx.split(model, nnx.Param, nnx.RngKey, ...)[3], {})
+        *_, extra = nnx.split(model, nnx.Param, nnx.RngKey, ...)
+        return found, (extra, {})  # the dict has metrics of one's own, if there are any
 
     return loss
 
@@ -52,6 +53,7 @@ def main(steps=200):
         rows = rng.integers(1500, size=128)
         batch = jc.shard_batch({"image": images[rows], "label": labels[rows]}, mesh)
         params, state, extra, metrics = train_step(params, state, extra, batch)
+    # To evaluate in the loop, merge again each time: a step reuses the old arrays.
     model = nnx.merge(graphdef, params, keys, extra)
     model.eval()
     accuracy = np.mean(np.argmax(model(images[1500:]), axis=1) == labels[1500:])

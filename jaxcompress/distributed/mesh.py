@@ -153,14 +153,16 @@ def hybrid_mesh(axes: Mapping[str, int]) -> Mesh:
       ValueError: if the axes do not take all devices.
     """
     devices = data_mesh().devices
-    names, (workers, *model) = tuple(axes), axes.values()
-    of_one = math.prod(model)
-    if workers == -1 and of_one > 0:
-        workers = max(1, devices.size // of_one)
-    if min(workers, *model, 1) < 1 or workers * of_one != devices.size:
+    names, sizes = tuple(axes), list(axes.values())
+    of_one = math.prod(sizes[1:])
+    if sizes[:1] == [-1] and of_one > 0:
+        sizes[0] = devices.size // of_one
+    whole = all(type(size) is int and size > 0 for size in sizes)
+    if not whole or not names or math.prod(sizes) != devices.size:
         raise ValueError(
             f"the axes of hybrid_mesh take all {devices.size} devices together; got {dict(axes)}."
         )
+    workers, *model = sizes
     slices = len({getattr(device, "slice_index", 0) for device in devices})
     if workers % slices:
         raise ValueError(

@@ -6,10 +6,11 @@ from typing import Any
 
 import jax
 import optax
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress._compat import automatic_axes
+from jaxcompress.base import AxisName
 from jaxcompress.ops.trees import mask, merge_masked, path_text
 
 
@@ -25,6 +26,8 @@ class PerShard:
 
     value: Any
     axes: tuple[str, ...] = dataclasses.field(metadata={"static": True})
+    # Path and spec of each of these arrays among the parameters.
+    specs: tuple[tuple[str, P], ...] = dataclasses.field(metadata={"static": True})
 
 
 def on_shards(
@@ -55,9 +58,9 @@ def on_shards(
       which arrays are sharded.
 
     Raises:
-      ValueError: if an array is not placed on a mesh, if arrays are on different meshes, or if a
-        dimension does not divide by its shards. While tracing, if an array is sharded over an axis
-        of the workers.
+      ValueError: if an array is not placed on a mesh, if arrays are on different meshes, or if an
+        axis of the mesh is not of the type `Auto`. In `init_state` and while tracing, if an array
+        is sharded over an axis of the workers.
 
     Example:
       >>> from jaxcompress import compress, data_mesh, error_feedback, replicate, top_k
@@ -67,6 +70,7 @@ def on_shards(
     link = optax.with_extra_args_support(link)
     shardings = _shardings(params)
     mesh, groups = _mesh(shardings), _groups(shardings)
+    named = {axes: _named_specs(shardings, axes) for axes in groups}
     specs = jax.tree.map(lambda one: one.spec, shardings)
 
     def init(params) -> Any:
@@ -74,7 +78,7 @@ def on_shards(
 
         def on_one_device(params):
             return tuple(
-                PerShard(_expanded(link.init(mask(params, marks)), axes), axes)
+                PerShard(_expanded(link.init(mask(params, marks)), axes), axes, named[axes])
                 for axes, marks in groups.items()
             )
 
@@ -94,7 +98,7 @@ def on_shards(
                 own, like = mask(updates, marks), mask(params, marks)
                 mean, new = link.update(own, _squeezed(one), like, **traced, **fixed)
                 means.append(mean)
-                states.append(PerShard(_expanded(new, axes), axes))
+                states.append(PerShard(_expanded(new, axes), axes, named[axes]))
             return merge_masked(updates, *means), tuple(states)
 
         arguments = updates, state, updates if params is None else params, traced
@@ -108,6 +112,20 @@ def on_shards(
         )(*arguments)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def parameter_specs(state: Any) -> dict[str, P]:
+    """path -> spec of the parameters of a sharded model, from an optimizer's state; else empty."""
+    nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, PerShard))
+    return {path: spec for node in nodes if isinstance(node, PerShard) for path, spec in node.specs}
+
+
+def _named_specs(shardings: Any, axes: tuple[str, ...]) -> tuple[tuple[str, P], ...]:
+    return tuple(
+        (path_text(path), one.spec)
+        for path, one in jax.tree_util.tree_leaves_with_path(shardings)
+        if _axes(one.spec) == axes
+    )
 
 
 def _state_specs(state: tuple[PerShard, ...]) -> tuple[P, ...]:
@@ -124,10 +142,15 @@ def _expanded(value: Any, axes: tuple[str, ...]) -> Any:
 
 
 def _shards(params: Any, shardings: Any) -> Any:
-    """The shapes of one device's shards."""
-    return jax.tree.map(
-        lambda x, one: jax.ShapeDtypeStruct(one.shard_shape(x.shape), x.dtype), params, shardings
-    )
+    """The shapes of one device's shards; ValueError where a dimension does not divide."""
+
+    def one_shard(path, x, sharding):
+        try:
+            return jax.ShapeDtypeStruct(sharding.shard_shape(x.shape), x.dtype)
+        except ValueError as error:
+            raise ValueError(f"{path_text(path)!r} cannot be sharded: {error}") from error
+
+    return jax.tree_util.tree_map_with_path(one_shard, params, shardings)
 
 
 def _groups(shardings: Any) -> dict[tuple[str, ...], Any]:
@@ -167,18 +190,31 @@ def _mesh(shardings: Any) -> Mesh:
             f"all parameters of on_shards are on one mesh; got {len(meshes)} meshes:"
             f" {sorted(map(str, meshes))}."
         )
-    return meshes.pop()
+    mesh = meshes.pop()
+    if set(mesh.axis_types) != {AxisType.Auto}:
+        raise ValueError(
+            f"on_shards takes a mesh with axes of the type Auto, as hybrid_mesh and"
+            f" jax.make_mesh(…, axis_types=(AxisType.Auto, …)) make it; got {mesh.axis_types}."
+        )
+    return mesh
+
+
+def check_model_axes(name: str, spec: P, axis_name: AxisName) -> None:
+    """ValueError if the parameter `name` is sharded over the axis of the workers."""
+    workers = {axis_name} if isinstance(axis_name, str) else set(axis_name)
+    if shared := workers.intersection(_axes(spec)):
+        raise ValueError(
+            f"{name!r} is sharded over {min(shared)!r}, whose devices are the workers. The devices"
+            " of one worker together hold the whole model: shard over the other axes of the mesh"
+            " only, or give the workers another axis_name."
+        )
 
 
 def _model_axes(groups: Iterable[tuple[str, ...]]) -> frozenset[str]:
     """The axes of the mesh around a step that are not those of its workers."""
     model = frozenset(automatic_axes())
-    for name in sorted({name for own in groups for name in own} - model):
-        raise ValueError(
-            f"a parameter is sharded over the axis {name!r}, whose devices are workers here: each"
-            " worker holds all of the model, alone or with the devices along the other axes. Shard"
-            f" parameters over {sorted(model) or 'axes of their own'}."
-        )
+    for axes in groups:
+        check_model_axes("a parameter", P(axes), tuple(set(axes) - model))
     return model
 
 

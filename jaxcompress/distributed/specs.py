@@ -4,11 +4,11 @@ import dataclasses
 from typing import Any
 
 import jax
-from jax.sharding import NamedSharding
+from jax.sharding import AbstractMesh
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress.base import AxisName, PerWorker
-from jaxcompress.distributed.shards import PerShard
+from jaxcompress.distributed.shards import PerShard, check_model_axes, parameter_specs
 from jaxcompress.distributed.virtual import AnyMesh, sharding
 from jaxcompress.ops.trees import path_text
 
@@ -29,29 +29,31 @@ def state_specs(state: Any, axis_name: AxisName = "data") -> Any:
 def state_shardings(
     state: Any,
     params: Any,
-    mesh: AnyMesh,
+    mesh: AnyMesh | AbstractMesh,
     axis_name: AxisName = "data",
     memory_kind: str | None = None,
 ) -> Any:
     """The `NamedSharding` of every array of a state, over all axes of `mesh`.
 
     `PerWorker` parts are sharded over the workers, and `PerShard` parts over their axes of the
-    model. Any other array that belongs to a parameter, as a momentum does, is sharded as the
-    parameter is: one whose path ends in that of the parameter and that has its shape. The rest is
-    replicated.
+    model. Any other array that belongs to a parameter of `on_shards`, as a momentum does, is
+    sharded as the parameter is: one whose path ends in that of the parameter and that has its
+    shape. The rest is replicated.
 
     Args:
       state: The state, or the shapes of its arrays.
-      params: The parameters, placed on `mesh`.
+      params: The parameters, or their shapes.
       mesh: The mesh.
       axis_name: The axis of the workers.
       memory_kind: Of `PerWorker` parts, as for `init_state`.
+
+    Raises:
+      ValueError: if a parameter is sharded over the workers.
     """
-    known = {
-        path_text(path): (x.shape, x.sharding.spec)
-        for path, x in jax.tree_util.tree_leaves_with_path(params)
-        if isinstance(getattr(x, "sharding", None), NamedSharding) and x.sharding.mesh == mesh
-    }
+    shapes = {path_text(path): x.shape for path, x in jax.tree_util.tree_leaves_with_path(params)}
+    known = {path: (shapes.get(path), spec) for path, spec in parameter_specs(state).items()}
+    for path, (_, spec) in known.items():
+        check_model_axes(path, spec, axis_name)
 
     def split(node, *axes):
         if _is_per_worker(node):
@@ -74,7 +76,7 @@ def state_shardings(
 
 
 def _spec_of_parameter(
-    path: str, shape: tuple[int, ...], known: dict[str, tuple[tuple[int, ...], P]]
+    path: str, shape: tuple[int, ...], known: dict[str, tuple[tuple[int, ...] | None, P]]
 ) -> P:
     """The spec of the parameter at the end of `path`, if it has this shape."""
     keys = path.split("/")

@@ -1,7 +1,6 @@
 """The training step: local gradients, the optimizer, and the check that replicas stay equal."""
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,19 +14,18 @@ from jaxcompress.apply_if_all_finite import check_around_whole_chain, chosen, sk
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.distributed.accumulation import accumulated
+from jaxcompress.distributed.loss_function import checked, scaled, with_extra
 from jaxcompress.distributed.offload import to_device, to_host
 from jaxcompress.distributed.placement import (
     check_worker_axis,
     expand_worker_axis,
     squeeze_worker_axis,
 )
-from jaxcompress.distributed.specs import state_specs
-from jaxcompress.distributed.virtual import AnyMesh, over_workers
+from jaxcompress.distributed.shards import parameter_specs
+from jaxcompress.distributed.specs import state_shardings, state_specs
+from jaxcompress.distributed.virtual import AnyMesh, over_workers, sharding
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import mask, merge_masked, path_text
-
-# Metrics that the step adds itself.
-RESERVED = {"loss", "applied"}
 
 ADVICE = (
     "every chain has a compress, and what decides or keeps a state must be the same on all workers,"
@@ -111,12 +109,12 @@ def make_train_step(
         and the metrics would differ between workers; the message names the array.
     """
     check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
-    loss_fn = _with_extra(loss_fn)
+    loss_fn = with_extra(loss_fn)
 
     def local_step(params, opt_state, extra, batch):
         scale = skipped_steps(opt_state).get("loss_scale")
         value_and_grad = local_value_and_grad(
-            _scaled(_checked(loss_fn), scale), axis_name, has_aux=True
+            scaled(checked(loss_fn), scale), axis_name, has_aux=True
         )
         value_and_grad = accumulated(value_and_grad, micro_batches, axis_name)
         (_, (new_extra, metrics)), grads = value_and_grad(params, extra, batch)
@@ -143,42 +141,23 @@ def make_train_step(
         in_specs, out_specs = (P(), specs, P(), P(axis_name)), (P(), specs, P(), P())
         sharded = over_workers(local_step, mesh, in_specs, out_specs, axis_name)
         params, opt_state, extra, metrics = sharded(params, opt_state, extra, batch)
+        params, opt_state = _as_placed(params, opt_state, mesh, axis_name)
         return params, to_host(opt_state, kept), extra, metrics
 
     return jax.jit(step, donate_argnums=(0, 1, 2) if donate else ())
 
 
-LOSS_FUNCTION = (
-    "make_train_step takes a loss function (params, extra, batch) -> (loss, (extra, metrics)),"
-    " where extra and metrics may be {}, or (params, batch) -> loss or (loss, metrics)"
-)
-
-
-def _with_extra(loss_fn: Callable) -> Callable:
-    """`loss_fn` as a function of three arguments; ValueError if it takes neither three nor two."""
-    try:
-        signature = inspect.signature(loss_fn)
-    except ValueError:
-        return loss_fn  # some callables have no signature
-    if _takes(signature, 3):
-        return loss_fn
-    if _takes(signature, 2):
-
-        def with_extra(params, extra, batch):
-            found = loss_fn(params, batch)
-            loss, metrics = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
-            return loss, (extra, metrics)
-
-        return with_extra
-    raise ValueError(f"{LOSS_FUNCTION}; this one takes {signature}.")
-
-
-def _takes(signature: inspect.Signature, arguments: int) -> bool:
-    try:
-        signature.bind(*[None] * arguments)
-    except TypeError:
-        return False
-    return True
+def _as_placed(
+    params: Any, opt_state: Any, mesh: AnyMesh | AbstractMesh, axis_name: AxisName
+) -> tuple[Any, Any]:
+    """Keeps the placement of a sharded model and of its state: XLA might choose another one."""
+    if not (specs := parameter_specs(opt_state)):
+        return params, opt_state
+    state = state_shardings(opt_state, params, mesh, axis_name)
+    placed = jax.tree_util.tree_map_with_path(
+        lambda path, x: sharding(mesh, specs.get(path_text(path), P())), params
+    )
+    return jax.lax.with_sharding_constraint((params, opt_state), (placed, state))
 
 
 def _check_differentiable(params: Any) -> None:
@@ -189,38 +168,6 @@ def _check_differentiable(params: Any) -> None:
                 f"params at {path_text(path)!r} is {dtype}, and the step differentiates all of"
                 " params. Pass what has no gradient in extra."
             )
-
-
-def _checked(loss_fn: Callable) -> Callable:
-    """`loss_fn`, with a ValueError if it returns another structure."""
-
-    def checked(*args):
-        found = loss_fn(*args)
-        match found:
-            case (_, (_, Mapping() as metrics)) if not RESERVED & metrics.keys():
-                return found
-            case (_, (_, Mapping() as metrics)):
-                taken = sorted(RESERVED & metrics.keys())[0]
-                raise ValueError(
-                    f"the loss function gives a metric {taken!r}, which is the step's own;"
-                    " rename it."
-                )
-        raise ValueError(f"{LOSS_FUNCTION}; this one gave {jax.tree.structure(found)}.")
-
-    return checked
-
-
-def _scaled(loss_fn: Callable, scale: jax.Array | None) -> Callable:
-    """The loss times `scale`, to be differentiated; the unscaled loss is a metric."""
-
-    def scaled(*args):
-        loss, (extra, metrics) = loss_fn(*args)
-        return loss if scale is None else loss * scale.astype(loss.dtype), (
-            extra,
-            {"loss": loss, **metrics},
-        )
-
-    return scaled
 
 
 def _update(

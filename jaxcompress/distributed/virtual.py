@@ -89,7 +89,9 @@ class VirtualMesh:
 AnyMesh = Mesh | VirtualMesh
 
 
-def sharding(mesh: AnyMesh, spec: P, memory_kind: str | None = None) -> NamedSharding:
+def sharding(
+    mesh: AnyMesh | AbstractMesh, spec: P, memory_kind: str | None = None
+) -> NamedSharding:
     """The sharding of an array split over `mesh` as `spec` says; whole for virtual workers."""
     if isinstance(mesh, VirtualMesh):
         mesh, spec = (

@@ -162,7 +162,7 @@ def test_a_hybrid_mesh_has_the_workers_first_and_neighbours_in_a_worker():
     assert dict(hybrid_mesh({"data": 8}).shape) == {"data": 8}
 
 
-@pytest.mark.parametrize("axes", [{"data": 3, "fsdp": 2}, {"data": -1, "fsdp": 3}, {"data": 0}])
+@pytest.mark.parametrize("axes", [{"data": 3, "fsdp": 2}, {"data": -1, "fsdp": 3}, {"data": 0}, {}])
 def test_a_hybrid_mesh_takes_all_devices(axes):
     with pytest.raises(ValueError, match="take all 8 devices together"):
         hybrid_mesh(axes)

@@ -224,8 +224,21 @@ def test_without_it_a_sharded_model_is_refused():
 def test_a_parameter_sharded_over_the_workers_is_refused():
     mesh = mesh_of(2, 4)
     params = params_on(mesh, SPECS | {"kernel": P("data", "model")})
-    with pytest.raises(ValueError, match="'data', whose devices are workers"):
-        trained(optax.chain(on_shards(compress(top_k(0.1)), params), optax.sgd(0.1)), params, mesh)
+    optimizer = optax.chain(on_shards(compress(top_k(0.1)), params), optax.sgd(0.1))
+    with pytest.raises(ValueError, match="'kernel' is sharded over 'data', whose devices are the"):
+        trained(optimizer, params, mesh)
+    allowed = params_on(mesh)
+    state = jaxcompress.init_state(
+        optax.chain(on_shards(compress(top_k(0.1)), allowed), optax.sgd(0.1)), allowed, mesh
+    )
+    with pytest.raises(ValueError, match="sharded over 'data', whose devices are the workers"):
+        averaging(optimizer, mesh)(random_updates(1, allowed, 2), state)
+
+
+def test_a_mesh_with_explicit_axes_is_refused():
+    explicit = jax.make_mesh((2, 4), ("data", "model"), axis_types=(AxisType.Explicit,) * 2)
+    with pytest.raises(ValueError, match="axes of the type Auto"):
+        on_shards(compress(top_k(0.1)), params_on(explicit))
 
 
 def test_parameters_that_are_not_placed_are_refused():
@@ -268,3 +281,40 @@ def test_memories_of_shards_are_not_taken_for_those_of_arrays():
     state = jaxcompress.init_state(link, params, mesh)
     with pytest.raises(ValueError, match="the memories of a sharded model"):
         jaxcompress.error_memory(state, params)
+
+
+def test_a_step_keeps_all_placements():
+    mesh = mesh_of(2, 4)
+    params = params_on(mesh)
+    optimizer = optax.chain(
+        on_shards(compress(error_feedback(top_k(0.1))), params), optax.adam(0.1)
+    )
+    state = jaxcompress.init_state(optimizer, params, mesh)
+    placed_at_first = jax.tree.map(lambda x: x.sharding, (params, state))
+    step = jaxcompress.make_train_step(loss_fn, optimizer, mesh)
+    batch = jaxcompress.shard_batch({"x": np.ones((8, 40)), "y": np.ones((8, 24))}, mesh)
+    compiled = step.lower(params, state, {}, batch).compile()
+    for _ in range(3):
+        # A compiled step refuses arguments that are placed otherwise.
+        params, state, _, _ = compiled(params, state, {}, batch)
+    for x, first in zip(
+        jax.tree.leaves((params, state)), jax.tree.leaves(placed_at_first), strict=True
+    ):
+        assert x.sharding.is_equivalent_to(first, x.ndim)
+
+
+def test_a_momentum_is_sharded_though_parameters_are_not_placed_yet():
+    mesh = mesh_of(2, 4)
+    optimizer = optax.chain(on_shards(compress(top_k(0.1)), params_on(mesh)), optax.adam(0.1))
+    state = jaxcompress.init_state(optimizer, jax.device_get(params_on(mesh)), mesh)
+    assert state[1][0].mu["kernel"].sharding.spec == P(None, "model")
+    shapes = jax.eval_shape(optimizer.init, params_on(mesh))
+    found = jaxcompress.state_shardings(shapes, jax.eval_shape(lambda x: x, params_on(mesh)), mesh)
+    assert found[1][0].nu["embedding"].spec == P("model", None)
+
+
+def test_a_dimension_that_does_not_divide_is_refused_by_name():
+    mesh = mesh_of(2, 4)
+    shardings = {"w": NamedSharding(mesh, P("model"))}
+    with pytest.raises(ValueError, match="'w' cannot be sharded"):
+        on_shards(compress(top_k(0.1)), shardings).init({"w": jnp.zeros(10)})

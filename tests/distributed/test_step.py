@@ -200,14 +200,43 @@ def test_a_loss_function_of_another_form_is_told_which(shape):
         step.trace(*arguments)
 
 
-def test_a_loss_function_of_two_arguments_is_refused_before_anything_is_traced():
-    def loss(params, batch):
-        return loss_of(params, {}, batch)[0]
+@pytest.mark.parametrize("with_metrics", [False, True])
+def test_a_loss_function_of_parameters_and_batch_will_do(with_metrics):
+    def loss(params, batch, scale=1.0):
+        found, (_, metrics) = loss_of(params, {}, batch)
+        return (found * scale, metrics) if with_metrics else found * scale
 
+    step, (params, state, extra, batch) = start(loss_of, {})
+    *_, wanted = step(params, state, extra, batch)
+    step, (params, state, _, batch) = start(loss, {})
+    *_, extra, found = step(params, state, {}, batch)
+    assert extra == {}
+    assert found["loss"] == wanted["loss"]
+    assert set(found) == (set(wanted) if with_metrics else {"loss"})
+
+
+def test_a_loss_function_of_one_argument_is_refused_before_anything_is_traced():
     with pytest.raises(
-        ValueError, match=r"loss function \(params, extra, batch\).*takes \(params, b"
+        ValueError, match=r"loss function \(params, extra, batch\).*takes \(params\)"
     ):
-        make_train_step(loss, compress(top_k(0.1)), data_mesh(2))
+        make_train_step(lambda params: 0.0, compress(top_k(0.1)), data_mesh(2))
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda x: None, lambda x: jnp.stack([x, x]), lambda x: [x], lambda x: x.astype(int)]
+)
+def test_a_loss_that_is_no_scalar_is_refused(wrong):
+    step, arguments = start(lambda params, batch: wrong(loss_of(params, {}, batch)[0]), {})
+    with pytest.raises(ValueError, match=r"or \(params, batch\) -> loss or .*no scalar"):
+        step.trace(*arguments)
+
+
+def test_without_donation_a_step_can_be_repeated():
+    _, (params, state, extra, batch) = start(loss_of, {})
+    optimizer, mesh = optax.chain(compress(dense()), optax.sgd(0.1)), data_mesh(WORKERS)
+    step = make_train_step(loss_of, optimizer, mesh, donate=False)
+    first, again = (step(params, state, extra, batch)[3] for _ in range(2))
+    assert first["loss"] == again["loss"]
 
 
 def test_an_integer_parameter_is_refused_by_name():

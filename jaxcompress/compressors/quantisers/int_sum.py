@@ -30,11 +30,12 @@ def int_sum(bits: int, group: int = 512) -> Compressor:
     decoded once, and fill a link better than gathered ones, which `cast` and `int8` send. The last
     group of an array is filled with zeros, which are sent.
 
-    Guarantees: the law of `Reduced`; ``|residual_i| <= scale / (2 s)`` and
-    ``|residual_i| <= |x_i|``. The sum is exact, so all workers have the same mean to the bit, in
-    whatever order it is taken. Biased: use it inside `error_feedback`. Workers share a scale, so
-    entries that are below half a level of another worker's largest wait in the memory. A group
-    with an infinite or NaN entry on one worker becomes NaN on all.
+    Guarantees, for float32 in its normal range: the law of `Reduced`;
+    ``|residual_i| <= scale / (2 s)`` for entries up to 2^126, and ``|residual_i| <= |x_i|``. The
+    sum is exact, so all workers have the same mean to the bit, in whatever order it is taken.
+    Biased: use it inside `error_feedback`. Workers share a scale, so entries that are below half a
+    level of another worker's largest wait in the memory. A group with an infinite or NaN entry on
+    one worker becomes NaN on all.
 
     Args:
       bits: Bits of a sum: 4, 8 or 16.
@@ -57,7 +58,7 @@ def int_sum(bits: int, group: int = 512) -> Compressor:
       Li et al., `THC: Accelerating Distributed Deep Learning Using Tensor Homomorphic Compression
       <https://arxiv.org/abs/2302.08545>`_, 2024
     """
-    if bits not in WIDTHS:
+    if not isinstance(bits, int) or bits not in WIDTHS:
         raise ValueError(f"bits is the size of a sum: 4, 8 or 16; got {bits!r}.")
     check_group(group)
     if group * bits % WORD:
@@ -76,7 +77,8 @@ def int_sum(bits: int, group: int = 512) -> Compressor:
             return Reduced(updates, updates, 0), state
 
         largest = fused_max([absmax(part) for part in parts], axis_name)
-        scales = [safe_scale(one, steps) for one in largest]
+        # A level of the mean is W times smaller than one of a worker.
+        scales = [safe_scale(one, workers * steps) for one in largest]
         levels = [_levels(*pair, steps) for pair in zip(parts, scales, strict=True)]
         words = [pack(as_unsigned(level.ravel() + steps), bits) for level in levels]
         sums = [

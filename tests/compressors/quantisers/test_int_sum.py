@@ -105,3 +105,12 @@ def test_factors_of_low_rank_travel_as_integers():
         for each in (power_sgd(2), compressor)
     )
     assert_close(rounded, exact, rounding=1e-2)
+
+
+@pytest.mark.parametrize("size", [1e-36, 1e-35, 2e-34, 1e-33, 1e-30])
+def test_what_is_too_small_for_a_level_of_the_mean_stays_in_the_residual(size):
+    """The levels of the mean are W times smaller than those of a worker."""
+    updates = jnp.full((8, 512), size, jnp.float32)
+    outcome = run(int_sum(16), updates, ())
+    both = np.asarray(outcome.mean, np.float64) + np.asarray(outcome.residual, np.float64).mean(0)
+    np.testing.assert_allclose(both, size, rtol=1e-3)

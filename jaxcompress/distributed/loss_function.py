@@ -1,0 +1,82 @@
+"""The loss functions that the training step takes, and what it adds to them."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+# Metrics that the step adds itself.
+RESERVED = {"loss", "applied"}
+LOSS_FUNCTION = (
+    "make_train_step takes a loss function (params, extra, batch) -> (loss, (extra, metrics)),"
+    " where extra and metrics may be {}, or (params, batch) -> loss or (loss, metrics)"
+)
+
+
+def with_extra(loss_fn: Callable) -> Callable:
+    """`loss_fn` as a function of three arguments; ValueError if it takes neither three nor two."""
+    try:
+        signature = inspect.signature(loss_fn)
+    except ValueError:
+        return loss_fn  # some callables have no signature
+    named = [x for x in signature.parameters.values() if x.kind is not x.VAR_POSITIONAL]
+    required = [x for x in named if x.default is x.empty]
+    if _takes(signature, 3) and len(required) != 2:
+        return loss_fn
+    if _takes(signature, 2):
+
+        def adapted(params, extra, batch):
+            found = loss_fn(params, batch)
+            loss, metrics = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
+            return loss, (extra, metrics)
+
+        return adapted
+    raise ValueError(f"{LOSS_FUNCTION}; this one takes {signature}.")
+
+
+def _takes(signature: inspect.Signature, arguments: int) -> bool:
+    try:
+        signature.bind(*[None] * arguments)
+    except TypeError:
+        return False
+    return True
+
+
+def checked(loss_fn: Callable) -> Callable:
+    """`loss_fn`, with a ValueError if it returns another structure."""
+
+    def run(*args):
+        found = loss_fn(*args)
+        match found:
+            case (loss, (_, Mapping() as metrics)) if not RESERVED & metrics.keys():
+                if not _is_scalar(loss):
+                    raise ValueError(f"{LOSS_FUNCTION}; this one's loss is no scalar: {loss}.")
+                return found
+            case (_, (_, Mapping() as metrics)):
+                taken = sorted(RESERVED & metrics.keys())[0]
+                raise ValueError(
+                    f"the loss function gives a metric {taken!r}, which is the step's own;"
+                    " rename it."
+                )
+        raise ValueError(f"{LOSS_FUNCTION}; this one gave {jax.tree.structure(found)}.")
+
+    return run
+
+
+def _is_scalar(x: Any) -> bool:
+    return isinstance(x, jax.Array) and x.shape == () and jnp.issubdtype(x.dtype, jnp.floating)
+
+
+def scaled(loss_fn: Callable, scale: jax.Array | None) -> Callable:
+    """The loss times `scale`, to be differentiated; the unscaled loss is a metric."""
+
+    def run(*args):
+        loss, (extra, metrics) = loss_fn(*args)
+        return loss if scale is None else loss * scale.astype(loss.dtype), (
+            extra,
+            {"loss": loss, **metrics},
+        )
+
+    return run
