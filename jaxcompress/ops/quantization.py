@@ -110,8 +110,9 @@ def from_levels(
     group: int,
 ) -> jax.Array:
     """``level * scale / s``, in the shape and dtype of `like`."""
-    levels = unpack(words, bits, like.size).astype(jnp.float32) - steps_of(bits)
-    value = in_groups(levels, group) * (scale[:, None] / steps_of(bits))
+    steps = steps_of(bits)
+    levels = unpack(words, bits, like.size).astype(jnp.float32) - steps
+    value = in_groups(levels, group) * (scale[:, None] / steps)
     return value.ravel()[: like.size].reshape(like.shape).astype(like.dtype)
 
 

@@ -20,8 +20,8 @@ from jaxcompress.distributed.placement import (
     reshard_workers,
     shard_batch,
     squeeze_worker_axis,
-    state_specs,
 )
+from jaxcompress.distributed.specs import state_specs
 
 WORKERS = 4
 STATE = {
