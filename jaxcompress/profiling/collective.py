@@ -14,7 +14,8 @@ class Collective(NamedTuple):
     # workers that take part; 2 for a permute, which sends from one worker to one other
     group: int
     count: int = 1  # executions per step
-    axes: tuple[str, ...] = ()  # mesh axes that it crosses; unknown in a compiled program
+    # mesh axes that it crosses; empty in a compiled program whose mesh was not given
+    axes: tuple[str, ...] = ()
 
     @property
     def wire_bytes(self) -> int:
@@ -53,13 +54,12 @@ class Traffic(NamedTuple):
         """The collectives that cross an axis: ``over("node")`` for `hierarchical`'s slow link.
 
         Raises:
-          ValueError: if the axes are unknown, as in a count of a compiled program.
+          ValueError: if the axes are unknown, as in a count of a compiled program without its mesh.
         """
-        if any(not each.axes for each in self.collectives):
+        if any(not each.axes and each.group > 1 for each in self.collectives):
             raise ValueError(
                 f"these collectives do not tell which of them cross {axis_name!r}: a compiled"
-                " program has forgotten the axes. Take the count of the jaxpr, the first that"
-                " traffic returns."
+                " program has forgotten the axes. Give traffic or traffic_of_hlo the mesh."
             )
         return Traffic(tuple(each for each in self.collectives if axis_name in each.axes))
 

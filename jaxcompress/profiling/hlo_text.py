@@ -1,9 +1,11 @@
 """Parses the text of a compiled program into computations and instructions."""
 
+import math
 import re
 from typing import NamedTuple
 
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.-]+) = (.*)$")
+_SHAPE = re.compile(r"\b(pred|bf16|[sufc]\d+\w*)\[([\d,<=]*)\](?:\{(?:[^}]*?E\((\d+)\))?[^}]*\})?")
 _CALLED = re.compile(
     r"\b(?:to_apply|calls|body|condition)=%?([\w.-]+)|\bcalled_computations=\{([^}]*)\}"
 )
@@ -57,6 +59,26 @@ def read_hlo(text: str) -> tuple[dict[str, Computation], str]:
 def is_part(collective: Instruction) -> bool:
     """Whether it is a part: TPUs repeat a collective in each fusion that runs a part of it."""
     return "async_collective_fusion_config" in collective.attributes
+
+
+def arrays(shape: str) -> list[tuple[str, int]]:
+    """The NumPy dtype and the bytes of each array in a shape, which may be a tuple."""
+    return [(_dtype(dtype), _bytes(dtype, *rest)) for dtype, *rest in _SHAPE.findall(shape)]
+
+
+def _bytes(dtype: str, dimensions: str, packed_bits: str) -> int:
+    """An array's size. A type narrower than a byte fills one, unless the layout packs it."""
+    size = math.prod(int(n) for n in re.findall(r"\d+", dimensions))
+    width = 8 if dtype == "pred" else int(re.findall(r"\d+", dtype)[0])
+    return -(-size * int(packed_bits or max(width, 8)) // 8)
+
+
+def _dtype(name: str) -> str:
+    """NumPy's name for HLO's: s32 is int32, bf16 is bfloat16, f8e4m3fn is float8_e4m3fn."""
+    if name in ("pred", "bf16"):
+        return {"pred": "bool", "bf16": "bfloat16"}[name]
+    kind = {"s": "int", "u": "uint", "f": "float", "c": "complex"}[name[0]]
+    return kind + re.sub(r"(\d)(e\d)", r"\1_\2", name[1:])
 
 
 def _instruction(text: str) -> Instruction:

@@ -2,15 +2,41 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
+from jax.sharding import AbstractMesh, Mesh
+
+from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.profiling.collective import Branch, Collective, Traffic, largest, repeated
-from jaxcompress.profiling.hlo_text import OPERATIONS, Computation, Instruction, is_part, read_hlo
+from jaxcompress.profiling.hlo_text import (
+    OPERATIONS,
+    Computation,
+    Instruction,
+    arrays,
+    is_part,
+    read_hlo,
+)
+from jaxcompress.profiling.replica_groups import crossed_axes, replica_groups
 
-_SHAPE = re.compile(r"\b(pred|bf16|[sufc]\d+\w*)\[([\d,<=]*)\](?:\{(?:[^}]*?E\((\d+)\))?[^}]*\})?")
+# A mesh, or the size of each of its axes by name, in order.
+MeshShape = Mesh | AbstractMesh | Mapping[str, int]
 
 
-def traffic_of_hlo(text: str, branch: Branch = largest) -> Traffic:
+class _Program(NamedTuple):
+    computations: dict[str, Computation]
+    partitions: int
+    mesh: Mapping[str, int]  # the size of each axis; empty if the axes are unknown
+    branch: Branch
+    rounds: int | None  # of a loop whose length the program does not tell
+
+
+def traffic_of_hlo(
+    text: str,
+    branch: Branch = largest,
+    mesh: MeshShape | None = None,
+    rounds: int | None = None,
+) -> Traffic:
     """The collectives of a compiled program.
 
     It follows calls, fusions, asynchronous pairs (counted once) and loops of known length from the
@@ -21,12 +47,18 @@ def traffic_of_hlo(text: str, branch: Branch = largest) -> Traffic:
       text: The text of ``jitted.lower(*args).compile().as_text()``.
       branch: Which branch of a conditional counts: a function of one `Traffic` per branch. By
         default the largest.
+      mesh: The mesh of the program, or its shape, such as ``{"data": 2, "fsdp": 8}``. It gives each
+        collective its `axes`, for `Traffic.over`. Partitions are numbered by their row-major
+        positions in the mesh, as JAX does for a step on one mesh.
+      rounds: How often a loop of unknown length runs. Without it, such a loop must not hold
+        collectives.
 
     Returns:
       One `Collective` for each operation that a step executes.
 
     Raises:
-      ValueError: if a loop without a known length holds a collective, or the notation is unknown.
+      ValueError: if a loop of unknown length holds a collective and `rounds` is not given, if the
+        notation is unknown, or if the mesh and the program differ in size.
 
     Example:
       >>> text = '''HloModule step, num_partitions=4
@@ -38,42 +70,47 @@ def traffic_of_hlo(text: str, branch: Branch = largest) -> Traffic:
       >>> gather.operation, gather.payload_bytes, gather.group
       ('all-gather', 20, 4)
     """
-    workers = math.prod(
+    partitions = math.prod(
         int(n)
         for n in re.findall(r"\b(?:num_partitions|replica_count)=(\d+)", text.split("\n", 1)[0])
     )
+    if rounds is not None:
+        check_integer("rounds", rounds, 0, "the rounds of each loop of unknown length")
     computations, entry = read_hlo(text)
-    return Traffic(tuple(_walk(computations, entry, workers, branch)))
+    shape = _shape(mesh, partitions)
+    return Traffic(tuple(_walk(_Program(computations, partitions, shape, branch, rounds), entry)))
 
 
-def _walk(
-    computations: dict[str, Computation], name: str, workers: int, branch: Branch
-) -> Iterator[Collective]:
-    for own_name, instruction in computations[name].items():
+def _shape(mesh: MeshShape | None, partitions: int) -> Mapping[str, int]:
+    if mesh is None:
+        return {}
+    shape = mesh if isinstance(mesh, Mapping) else mesh.shape
+    if math.prod(shape.values()) != partitions:
+        raise ValueError(
+            f"mesh is that of the program, which has {partitions} partitions; got {dict(shape)}."
+        )
+    return shape
+
+
+def _walk(program: _Program, name: str) -> Iterator[Collective]:
+    computation = program.computations[name]
+    for own_name, instruction in computation.items():
         opcode = instruction.opcode
         # The second half of an asynchronous pair names the same computation again.
-        if opcode.endswith(("-done", "-update")) or _started_elsewhere(
-            own_name, computations[name]
-        ):
+        if opcode.endswith(("-done", "-update")) or _started_elsewhere(own_name, computation):
             continue
         if opcode.removesuffix("-start") in OPERATIONS:
-            yield _collective(instruction, computations[name], workers)
+            yield _collective(program, instruction, computation)
             continue
         if opcode == "conditional":
             names = _branches(instruction.attributes)
-            branches = [
-                Traffic(tuple(_walk(computations, each, workers, branch))) for each in names
-            ]
+            branches = [Traffic(tuple(_walk(program, each))) for each in names]
             if any(each.collectives for each in branches):
-                yield from branch(branches).collectives
+                yield from program.branch(branches).collectives
             continue
-        inner = [
-            each
-            for called in instruction.called
-            for each in _walk(computations, called, workers, branch)
-        ]
+        inner = [each for called in instruction.called for each in _walk(program, called)]
         if inner:
-            yield from repeated(inner, _rounds(instruction))
+            yield from repeated(inner, _rounds(instruction, program.rounds))
 
 
 def _started_elsewhere(name: str, computation: Computation) -> bool:
@@ -94,58 +131,29 @@ def _branches(attributes: str) -> list[str]:
     ]
 
 
-def _rounds(instruction: Instruction) -> int:
+def _rounds(instruction: Instruction, unknown: int | None) -> int:
     if instruction.opcode != "while":
         return 1
     if found := re.search(r"known_trip_count\W+n\W+(\d+)", instruction.attributes):
         return int(found[1])
-    raise ValueError(
-        "a while loop whose number of rounds is not known holds collectives; their bytes cannot be"
-        " counted."
-    )
+    if unknown is None:
+        raise ValueError(
+            "a while loop whose number of rounds is not known holds collectives; say by rounds=…"
+            " how often such loops run."
+        )
+    return unknown
 
 
-def _collective(instruction: Instruction, siblings: Computation, workers: int) -> Collective:
+def _collective(program: _Program, instruction: Instruction, siblings: Computation) -> Collective:
     operation = instruction.opcode.removesuffix("-start")
     # The other operands of a ragged exchange are offsets, which are not sent.
     operands = instruction.operands[: 1 if operation.startswith("ragged") else None]
-    shapes = [shape for name in operands for shape in _SHAPE.findall(siblings[name].shape)]
+    sent = [array for name in operands for array in arrays(siblings[name].shape)]
+    groups = replica_groups(instruction.attributes, program.partitions)
     return Collective(
         operation.removeprefix("ragged-"),
-        tuple(sorted({_dtype(dtype) for dtype, _, _ in shapes})),
-        sum(_bytes(*shape) for shape in shapes),
-        2 if operation == "collective-permute" else _group(instruction.attributes, workers),
-    )
-
-
-def _bytes(dtype: str, dimensions: str, packed_bits: str) -> int:
-    """An array's size. A type narrower than a byte fills one, unless the layout packs it."""
-    size = math.prod(int(n) for n in re.findall(r"\d+", dimensions))
-    width = 8 if dtype == "pred" else int(re.findall(r"\d+", dtype)[0])
-    return -(-size * int(packed_bits or max(width, 8)) // 8)
-
-
-def _dtype(name: str) -> str:
-    """NumPy's name for HLO's: s32 is int32, bf16 is bfloat16, f8e4m3fn is float8_e4m3fn."""
-    if name in ("pred", "bf16"):
-        return {"pred": "bool", "bf16": "bfloat16"}[name]
-    kind = {"s": "int", "u": "uint", "f": "float", "c": "complex"}[name[0]]
-    return kind + re.sub(r"(\d)(e\d)", r"\1_\2", name[1:])
-
-
-def _group(attributes: str, workers: int) -> int:
-    """The number of workers in one group, from any of XLA's notations."""
-    # mesh['node'=2,'gpu'=4] {'gpu'}, and {'gpu':(1)2} for a part of an axis
-    if found := re.search(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}", attributes):
-        sizes = {axis: int(size) for axis, size in re.findall(r"'?([^',=]+)'?=(\d+)", found[1])}
-        axes = re.findall(r"'?([^',:]+)'?(?::\(\d+\)(\d+))?'?(?:,|$)", found[2])
-        return math.prod(int(part or sizes[axis]) for axis, part in axes)
-    # [2,4]<=[8]: two groups of four
-    if found := re.search(r"replica_groups=\[(?:\d+,)*(\d+)\]<=", attributes):
-        return int(found[1])
-    # {{0,1},{2,3}}, and {} for all workers
-    if found := re.search(r"replica_groups=\{(?:\{([\d,]*)\})?", attributes):
-        return len(found[1].split(",")) if found[1] else workers
-    raise ValueError(
-        f"these replica groups are written in a way that is not known here: {attributes[:200]}"
+        tuple(sorted({dtype for dtype, _ in sent})),
+        sum(size for _, size in sent),
+        max((len(set(group)) for group in groups), default=1),
+        axes=crossed_axes(groups, program.mesh),
     )

@@ -1,11 +1,13 @@
 """Counts bytes in the jaxpr: what the program requests, before the backend changes it."""
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
+from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.profiling.collective import Branch, Collective, Traffic, largest, repeated
 
 # JAX has variants of each, such as psum_invariant and all_gather_start: see `_operation`.
@@ -23,7 +25,10 @@ _OPERATIONS = {
 
 
 def traffic_of_jaxpr(
-    closed_jaxpr: ClosedJaxpr, axis_sizes: Mapping[str, int] | None = None, branch: Branch = largest
+    closed_jaxpr: ClosedJaxpr,
+    axis_sizes: Mapping[str, int] | None = None,
+    branch: Branch = largest,
+    rounds: int | None = None,
 ) -> Traffic:
     """The collectives that a traced program requests.
 
@@ -37,13 +42,15 @@ def traffic_of_jaxpr(
       axis_sizes: Workers along each axis that no `shard_map` inside the program defines.
       branch: Which branch of `cond` and `switch` counts: a function of one `Traffic` per branch. By
         default the largest.
+      rounds: How often a loop without a fixed length runs. Without it, such a loop must not hold
+        collectives.
 
     Returns:
       One `Collective` for each operation in the program, in order.
 
     Raises:
-      ValueError: if a loop without a fixed length holds a collective, or the size of an axis is
-        unknown.
+      ValueError: if a loop without a fixed length holds a collective and `rounds` is not given, or
+        if the size of an axis is unknown.
 
     Example:
       >>> import jax
@@ -52,29 +59,38 @@ def traffic_of_jaxpr(
       >>> traffic_of_jaxpr(jaxpr, {"data": 4}).wire_bytes  # 2 · 3/4 · 40
       60
     """
-    return Traffic(tuple(_walk(closed_jaxpr.jaxpr, dict(axis_sizes or {}), branch)))
+    if rounds is not None:
+        check_integer("rounds", rounds, 0, "the rounds of each loop without a fixed length")
+    return Traffic(tuple(_walk(closed_jaxpr.jaxpr, dict(axis_sizes or {}), branch, rounds)))
 
 
-def _walk(jaxpr: Jaxpr, axis_sizes: dict[str, int], branch: Branch) -> Iterator[Collective]:
+def _walk(
+    jaxpr: Jaxpr, axis_sizes: dict[str, int], branch: Branch, unknown: int | None
+) -> Iterator[Collective]:
     for eqn in jaxpr.eqns:
         name = eqn.primitive.name
         if operation := _operation(name):
             yield from _collective(eqn, operation, axis_sizes)
             continue
         sizes = {**axis_sizes, **eqn.params["mesh"].shape} if name == "shard_map" else axis_sizes
-        inner = [list(_walk(sub, sizes, branch)) for sub in _sub_jaxprs(eqn.params)]
+        inner = [list(_walk(sub, sizes, branch, unknown)) for sub in _sub_jaxprs(eqn.params)]
         if name == "cond":
             if any(inner):
                 yield from branch([Traffic(tuple(each)) for each in inner]).collectives
             continue
-        if name == "while" and any(inner):
-            raise ValueError(
-                "a while loop whose number of rounds is not known holds collectives, so its bytes"
-                " cannot be counted; use lax.scan, or lax.fori_loop with bounds that are Python"
-                " integers."
-            )
-        rounds = eqn.params["length"] if name == "scan" else 1
-        yield from repeated((each for part in inner for each in part), rounds)
+        if any(inner):
+            yield from repeated(itertools.chain(*inner), _rounds(eqn, unknown))
+
+
+def _rounds(eqn: JaxprEqn, unknown: int | None) -> int:
+    if eqn.primitive.name != "while":
+        return eqn.params["length"] if eqn.primitive.name == "scan" else 1
+    if unknown is None:
+        raise ValueError(
+            "a while loop whose number of rounds is not known holds collectives. Say by rounds=…"
+            " how often such loops run; or use lax.scan, or lax.fori_loop with Python integers."
+        )
+    return unknown
 
 
 def _operation(primitive: str) -> str | None:

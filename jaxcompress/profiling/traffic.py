@@ -3,11 +3,17 @@
 from typing import Any
 
 from jaxcompress.profiling.collective import Branch, Traffic, largest
-from jaxcompress.profiling.hlo_traffic import traffic_of_hlo
+from jaxcompress.profiling.hlo_traffic import MeshShape, traffic_of_hlo
 from jaxcompress.profiling.jaxpr_traffic import traffic_of_jaxpr
 
 
-def traffic(step: Any, *args: Any, branch: Branch = largest) -> tuple[Traffic, Traffic]:
+def traffic(
+    step: Any,
+    *args: Any,
+    branch: Branch = largest,
+    mesh: MeshShape | None = None,
+    rounds: int | None = None,
+) -> tuple[Traffic, Traffic]:
     """Traces and compiles `step`, and counts its collectives both ways, without running it.
 
     Both counts agree in bytes for float32 and for integers of at least one byte, unless the
@@ -20,13 +26,17 @@ def traffic(step: Any, *args: Any, branch: Branch = largest) -> tuple[Traffic, T
       *args: The arguments of the step; for arrays `jax.ShapeDtypeStruct` works too.
       branch: Which branch of `cond` and `switch` counts: a function of one `Traffic` per branch. By
         default the largest.
+      mesh: The mesh of the step, or its shape. With it, `Traffic.over` works on the compiled
+        program too.
+      rounds: How often a loop without a fixed length runs, if it holds collectives.
 
     Returns:
       The count from the jaxpr (requested), and the count from the compiled program.
 
     Raises:
-      ValueError: if `step` cannot be traced, if a loop without a fixed length holds collectives, or
-        if the backend shows no program text.
+      ValueError: if `step` cannot be traced, if a loop without a fixed length holds collectives and
+        `rounds` is not given, if the mesh and the program differ in size, or if the backend shows
+        no program text.
 
     Example:
       >>> import jax
@@ -41,4 +51,7 @@ def traffic(step: Any, *args: Any, branch: Branch = largest) -> tuple[Traffic, T
     text = traced.lower().compile().as_text()
     if text is None:
         raise ValueError("this backend does not show the text of a compiled program.")
-    return traffic_of_jaxpr(traced.jaxpr, branch=branch), traffic_of_hlo(text, branch=branch)
+    return (
+        traffic_of_jaxpr(traced.jaxpr, branch=branch, rounds=rounds),
+        traffic_of_hlo(text, branch, mesh, rounds),
+    )

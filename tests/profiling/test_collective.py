@@ -61,8 +61,12 @@ def test_what_crosses_one_axis_of_two():
     assert step.over("c").wire_bytes == 0
 
 
-def test_a_compiled_program_does_not_tell_its_axes():
+def test_a_compiled_program_does_not_tell_its_axes_unless_it_is_given_the_mesh():
     step = Traffic((Collective("all-reduce", ("float32",), 8, 2),))
-    with pytest.raises(ValueError, match=r"which of them cross 'node'.*count of the jaxpr"):
+    with pytest.raises(ValueError, match=r"which of them cross 'node'.*the mesh"):
         step.over("node")
     assert Traffic(()).over("node").wire_bytes == 0
+
+
+def test_a_group_of_one_crosses_no_axis():
+    assert Traffic((Collective("all-reduce", ("float32",), 8, 1),)).over("node").collectives == ()

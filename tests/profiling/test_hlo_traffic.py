@@ -145,9 +145,17 @@ def test_a_loop_counts_every_round(config):
 
 
 def test_a_loop_of_unknown_length_is_refused_only_if_it_communicates():
-    with pytest.raises(ValueError, match="number of rounds is not known"):
+    with pytest.raises(ValueError, match=r"number of rounds is not known.*rounds="):
         one(LOOP, others=BODY)
     assert traffic_of_hlo(module(LOOP.replace("%body", "%idle"), others=BODY)).collectives == ()
+
+
+def test_rounds_are_those_of_loops_of_unknown_length_only():
+    known = LOOP.replace("ROOT %w", "%v") + ", known_trip_count={n=7}"
+    counted = traffic_of_hlo(module(known, LOOP, others=BODY), rounds=3).collectives
+    assert [each.count for each in counted] == [7, 3]
+    with pytest.raises(ValueError, match="rounds is the rounds of each loop"):
+        traffic_of_hlo(module(LOOP, others=BODY), rounds=-1)
 
 
 @pytest.mark.parametrize(

@@ -107,8 +107,13 @@ def test_a_loop_of_unknown_length_is_refused_only_if_it_communicates():
         )
 
     assert count(loop(lambda x: x + 1), 3, X).payload_bytes == 0
-    with pytest.raises(ValueError, match="number of rounds is not known"):
-        count(loop(lambda x: lax.psum(x, "data")), 3, X)
+    communicates = loop(lambda x: lax.psum(x, "data"))
+    with pytest.raises(ValueError, match=r"number of rounds is not known.*rounds="):
+        count(communicates, 3, X)
+    assert count(communicates, 3, X, rounds=3).payload_bytes == 120
+    assert count(communicates, 3, X, rounds=0).payload_bytes == 0
+    with pytest.raises(ValueError, match="rounds is the rounds of each loop"):
+        count(communicates, 3, X, rounds=-1)
 
 
 def test_an_axis_of_unknown_size_is_named():

@@ -95,6 +95,30 @@ def test_a_group_is_the_workers_along_its_axes(axis, group):
         assert each[:5] == ("all-reduce", ("float32",), 64, group, 1)
 
 
+@pytest.mark.parametrize("axes", [("node",), ("data",), ("node", "data")])
+def test_the_mesh_gives_compiled_collectives_their_axes(axes):
+    step, x = program(lambda x: lax.psum(x, axes), 2, 4)
+    requested, compiled = traffic(step, x, mesh=x.sharding.mesh)
+    for counted in (requested, compiled):
+        assert [each.axes for each in counted.collectives] == [axes]
+    for axis in ("node", "data"):
+        assert compiled.over(axis).wire_bytes == requested.over(axis).wire_bytes
+
+
+def test_both_counts_take_the_rounds_of_a_loop():
+    def loop(x):
+        def body(carry):
+            step, y = carry
+            return step + 1, lax.pcast(lax.psum(y, "data") * 0.5, "data", to="varying")
+
+        return lax.while_loop(lambda carry: carry[1].sum() > carry[0], body, (0, x))[1]
+
+    # Every worker leaves the loop after the same number of rounds, but no program says which.
+    step, x = program(loop, 4)
+    for counted in traffic(step, x, rounds=5):
+        assert counted.payload_bytes == 5 * 64
+
+
 @pytest.mark.parametrize(("index", "payload"), [(0, 64), (1, 16), (2, 0)])
 def test_both_counts_choose_the_same_branch(index, payload):
     branches = [
