@@ -740,3 +740,19 @@ def test_integer_parameters_need_no_state(text, bucket_bytes):
 
     rows = jnp.arange(4.0)[:, None, None] * jnp.ones((64, 32))
     assert jax.vmap(update, axis_name="data")(rows).shape == (4, 64, 32)
+
+
+@pytest.mark.parametrize("text", ["dense()", "power_sgd(4)", "error_feedback(top_k(0.01))"])
+def test_arrays_of_more_bits_than_int32_counts_are_traced(text):
+    optimizer = compress(jaxcompress.parse(text))
+    # Nothing is allocated. The matrix has 2**33 bits, and so has the vector, which is sent dense.
+    params = {
+        "matrix": jax.ShapeDtypeStruct((2**14, 2**14), jnp.float32),
+        "vector": jax.ShapeDtypeStruct((2**28,), jnp.float32),
+    }
+
+    def step(updates):
+        return optimizer.update(updates, optimizer.init(updates))[1].bits
+
+    traced = jax.make_jaxpr(step, axis_env=[("data", 2)])(params)
+    assert [x.dtype for x in traced.out_avals] == [jnp.float32]
