@@ -30,8 +30,18 @@ class Config:
     data_dir: str | None = None
     """Folder of the prepared TFDS data sets; None means the environment variable TFDS_DATA_DIR."""
     model: str = "simple_cnn"
-    """Model: for images simple_cnn, resnet8, resnet20, resnet18 or resnet50; for text lstm,
-    transformer or transformer_4m.
+    """Model: for images simple_cnn, resnet8, resnet20, resnet18 or resnet50; for text lstm or
+    transformer.
+    """
+    width: int = 128
+    """Features of a character in a transformer, a multiple of heads."""
+    layers: int = 2
+    """Blocks of a transformer, at least 1."""
+    heads: int = 4
+    """Attention heads of a transformer's block, at least 1."""
+    scan_layers: bool = False
+    """Whether a transformer's blocks are one block in a loop, with the parameters of all in one
+    array: many layers compile as fast as one.
     """
     context: int = 64
     """Characters in an example of text, at least 1; ignored for images."""
@@ -95,7 +105,15 @@ class Config:
     epochs: float = 3.0
     """Passes over the training data, above 0; may be fractional."""
     batch_size: int = 128
-    """Examples per step of all workers together; a multiple of the number of workers."""
+    """Examples per step of all workers together; a multiple of the number of workers, times fsdp."""
+    fsdp: int = 1
+    """Devices of one worker among which its parameters, optimizer state and rows are split; at
+    least 1. Each device compresses its shards, and sends them to its peers in other workers.
+    """
+    tensor: int = 1
+    """Devices of one worker among which the heads and hidden features of a transformer are split;
+    at least 1.
+    """
     micro_batches: int = 1
     """Parts of a worker's batch that are processed one after the other, to save memory; their
     gradients are sent once.
@@ -145,6 +163,21 @@ class Config:
     def bucket_bytes(self) -> int | None:
         """`bucket_mib` in bytes, at least 1."""
         return None if self.bucket_mib is None else max(1, round(self.bucket_mib * 2**20))
+
+    @property
+    def devices_per_worker(self) -> int:
+        """The devices that share a worker's model."""
+        return self.fsdp * self.tensor
+
+    @property
+    def transformer_size(self) -> dict[str, int | bool]:
+        """The fields of a transformer that a config sets."""
+        return {
+            "width": self.width,
+            "layers": self.layers,
+            "heads": self.heads,
+            "scan_layers": self.scan_layers,
+        }
 
     @property
     def loss_scale(self) -> float | None:

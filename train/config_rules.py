@@ -14,6 +14,7 @@ RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
         "above 0 and finite",
         lambda c: c.bucket_mib is None or 0 < c.bucket_mib < math.inf,
     ),
+    "heads": ("at least 1", lambda c: c.heads >= 1),
     "context": ("at least 1", lambda c: c.context >= 1),
     "learning_rate": ("above 0 and finite", lambda c: 0 < c.learning_rate < math.inf),
     "momentum": ("in [0, 1)", lambda c: 0 <= c.momentum < 1),
@@ -33,6 +34,10 @@ RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
         "above 0 and finite",
         lambda c: c.clip_norm is None or 0 < c.clip_norm < math.inf,
     ),
+    "width": ("a multiple of heads, at least 1", lambda c: c.width >= 1 and not c.width % c.heads),
+    "layers": ("at least 1", lambda c: c.layers >= 1),
+    "fsdp": ("at least 1", lambda c: c.fsdp >= 1),
+    "tensor": ("at least 1", lambda c: c.tensor >= 1),
     "micro_batches": ("at least 1", lambda c: c.micro_batches >= 1),
     "max_skipped_steps": ("at least 0", lambda c: c.max_skipped_steps >= 0),
     "seed": ("from 0 to 2**32 - 1", lambda c: 0 <= c.seed < 2**32),
@@ -69,6 +74,8 @@ def check_config(config: Config) -> None:
     check_processes(config)
     if config.vmap:
         check_vmap(config)
+    if config.devices_per_worker > 1:
+        check_shards(config)
     if config.workers is not None:
         check_batch_size(config, config.workers)
 
@@ -87,16 +94,36 @@ def check_vmap(config: Config) -> None:
         )
 
 
+def check_shards(config: Config) -> None:
+    """Raises an `InputError` unless the model can be sharded as fsdp and tensor say."""
+    if config.vmap or config.nodes is not None:
+        raise InputError(
+            "fsdp and tensor give each worker devices of its own, which are its node; got"
+            f" vmap={config.vmap} and nodes={config.nodes}. Omit these, or fsdp and tensor."
+        )
+    if config.tensor > 1 and config.model != "transformer":
+        raise InputError(
+            f"tensor splits the heads of a transformer; got tensor={config.tensor} for"
+            f" {config.model}. Use --fsdp, which splits any model."
+        )
+    if config.heads % config.tensor:
+        raise InputError(
+            f"tensor must divide the number of heads; got tensor={config.tensor} for"
+            f" {config.heads} heads. Use another --tensor or --heads."
+        )
+
+
 def check_batch_size(config: Config, workers: int) -> None:
-    """Raises an `InputError` unless all micro-batches of all workers have the same size."""
-    parts = workers * config.micro_batches
+    """Raises an `InputError` unless all micro-batches of all devices have the same size."""
+    parts = workers * config.fsdp * config.micro_batches
     if config.batch_size % parts:
         below = config.batch_size // parts * parts
         nearest = f"{below} or {below + parts}" if below else f"{parts}"
         micro = f" with {config.micro_batches} micro-batches" if config.micro_batches > 1 else ""
+        shards = f" of {config.fsdp} devices" if config.fsdp > 1 else ""
         raise InputError(
             f"batch_size must divide evenly over the workers; got {config.batch_size} for"
-            f" {workers} workers{micro}. Use --batch-size {nearest}."
+            f" {workers} workers{shards}{micro}. Use --batch-size {nearest}."
         )
 
 

@@ -18,7 +18,7 @@ from rich.progress import (
 )
 
 from train.metrics import MetricsLog
-from train.processes import is_main_process, raise_on_all_processes
+from train.processes import is_main_process, raise_on_all_processes, workers_of
 from train.program import BytesPerStep
 from train.startup import Run
 
@@ -82,7 +82,7 @@ class Reporter:
         parameters = sum(param.size for param in jax.tree.leaves(params))
         self._display.line(
             f"{config.name} {begins}: {config.model} ({parameters:,} parameters) on"
-            f" {config.dataset}, {run.mesh.size} workers in {jax.process_count()} process(es),"
+            f" {config.dataset}, {workers_of(run.mesh)} workers in {jax.process_count()} process(es),"
             f" {run.settings['compressor']}; each worker sends {sent.largest:,.0f} bytes per step"
             f" ({sent.dense:,.0f} with dense())"
         )

@@ -18,13 +18,14 @@ from train.errors import user_input
 from train.metrics import Summary, compression_metrics, skipped_steps
 from train.models.build_model import build_model
 from train.optimizer import local_momentum, make_chain, make_schedule
-from train.processes import raise_on_all_processes
+from train.processes import axes_of_rows, is_sharded, raise_on_all_processes, workers_of
 from train.program import Program, TrainState, build_program, count_bytes
 from train.progress import History, Progress, check_divergence
+from train.sharding import init_on_mesh
 from train.signals import InterruptedRunError, ReceivedSignal, record_signals
 from train.startup import has_choices, is_dense, prepare_run
 from train.step_plan import make_step_plan
-from train.task import Evaluation, init_model, make_loss
+from train.task import Evaluation, make_loss
 
 
 def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summary:
@@ -36,6 +37,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         # Processes: validate the settings, connect, and find the last checkpoint.
         run = prepare_run(config, at_exit)
         mesh, axes, progress, checkpoints = run.mesh, run.axes, run.progress, run.checkpoints
+        rows = axes_of_rows(mesh)
         if progress.summary is not None:
             return progress.summary
 
@@ -47,10 +49,16 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         batches = train_batches(dataset, config.batch_size, config.seed, *process)
         example = next(train_batches(dataset, config.batch_size, config.seed, *process))
 
-        # Model: the same parameters on every worker.
+        # Model: the same parameters on every worker, whole or sharded over its devices.
         input_shape = example["inputs"].shape[1:]
-        model = build_model(config.model, dataset.num_classes, input_shape, config.precision)
-        variables = jaxcompress.replicate(init_model(model, example, config.seed), mesh)
+        model = build_model(
+            config.model,
+            dataset.num_classes,
+            input_shape,
+            config.precision,
+            config.transformer_size,
+        )
+        variables = init_on_mesh(model, example, config.seed, mesh)
         loss, evaluate = make_loss(model), Evaluation(model, mesh)
 
         # Optimizer: before `compress` gradients are local to a worker, after it they are averaged.
@@ -65,6 +73,8 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                     bucket_bytes=config.bucket_bytes,
                     seed=config.seed,
                 )
+                if is_sharded(mesh):
+                    average = jaxcompress.on_shards(average, variables[0])
                 chain = make_chain(config, average, schedule, axes)
                 optimizer = jaxcompress.apply_if_all_finite(
                     chain, axes, loss_scale=config.loss_scale
@@ -99,7 +109,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         logged_step, tested = progress.step, {}
         for step in range(progress.step + 1, plan.total + 1):
             # The host makes the next batch while the devices take this step.
-            batch = jaxcompress.shard_batch(next(batches), mesh, axes)
+            batch = jaxcompress.shard_batch(next(batches), mesh, rows)
             *arrays, metrics = take_step(*state, batch)
             state = TrainState(*arrays)
             history.add(metrics)
@@ -137,7 +147,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
             train_loss=history.mean(plan.per_epoch)[0],
             steps=plan.total,
             skipped_steps=skipped_steps(state.opt_state),
-            workers=mesh.size,
+            workers=workers_of(mesh),
             compressor=jaxcompress.unparse(run.compressor),
             bytes_per_step=sent.largest,
             final_bytes_per_step=sent.final,

@@ -1,6 +1,7 @@
 """The processes of a run: how they connect, and how an error in one of them ends all."""
 
 import contextlib
+import math
 import sys
 from collections.abc import Iterator
 
@@ -15,6 +16,8 @@ from train.errors import InputError, user_input
 
 Mesh = jax.sharding.Mesh | jaxcompress.VirtualMesh
 Axes = str | tuple[str, ...]  # one mesh axis of workers, or two with nodes, the slow one first
+# Over which the devices of a worker share a sharded model.
+MODEL_AXES = ("fsdp", "tensor")
 
 
 def join_processes(config: Config) -> None:
@@ -34,14 +37,25 @@ def join_processes(config: Config) -> None:
         check_workers(config.workers, processes)
         with user_input("workers"):
             # Must precede the first use of a device; it does not affect GPUs.
-            jaxcompress.virtual_cpu_workers(config.workers // processes)
+            jaxcompress.virtual_cpu_workers(
+                config.workers * config.devices_per_worker // processes
+            )
 
 
 def make_mesh(config: Config) -> Mesh:
-    """The mesh of all workers of all processes, with a second axis if there are nodes."""
+    """The mesh of all workers of all processes, with a second axis if there are nodes.
+
+    A sharded model has two more, over which the devices of a worker share it.
+    """
     with user_input("workers"):
         if config.vmap and config.workers is not None:
             return jaxcompress.VirtualMesh(config.workers)
+        if config.devices_per_worker > 1:
+            check_local_devices(config)
+            workers = -1 if config.workers is None else config.workers
+            return jaxcompress.hybrid_mesh(
+                {"data": workers, "fsdp": config.fsdp, "tensor": config.tensor}
+            )
         flat = jaxcompress.data_mesh(config.workers)
     if config.nodes is None:
         return flat
@@ -49,9 +63,36 @@ def make_mesh(config: Config) -> Mesh:
         return jaxcompress.node_mesh(config.nodes, workers=config.workers)
 
 
+def check_local_devices(config: Config) -> None:
+    """ValueError unless this process's devices form whole workers, whose links are fast."""
+    if (local := jax.local_device_count()) % config.devices_per_worker:
+        raise ValueError(
+            f"with fsdp={config.fsdp} and tensor={config.tensor} a worker has"
+            f" {config.devices_per_worker} devices of one process, and this process has {local}."
+            " Give numbers whose product divides it."
+        )
+
+
 def axes_of(mesh: Mesh) -> Axes:
     """The mesh axes of the workers, in the form that the library takes."""
-    return mesh.axis_names[0] if len(mesh.axis_names) == 1 else mesh.axis_names
+    names = tuple(name for name in mesh.axis_names if name not in MODEL_AXES)
+    return names[0] if len(names) == 1 else names
+
+
+def axes_of_rows(mesh: Mesh) -> Axes:
+    """The mesh axes over which the rows of a batch are split: a worker's too, with fsdp."""
+    return tuple(name for name in mesh.axis_names if name != "tensor")
+
+
+def is_sharded(mesh: Mesh) -> bool:
+    """Whether a worker has several devices."""
+    return any(name in MODEL_AXES for name in mesh.axis_names)
+
+
+def workers_of(mesh: Mesh) -> int:
+    """The number of workers."""
+    sizes = (size for name, size in mesh.shape.items() if name not in MODEL_AXES)
+    return math.prod(sizes)
 
 
 def is_main_process() -> bool:

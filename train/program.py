@@ -8,7 +8,7 @@ import optax
 
 import jaxcompress
 from train.errors import user_input
-from train.processes import Mesh, axes_of
+from train.processes import Mesh, axes_of, axes_of_rows
 from train.task import Batch
 
 
@@ -55,7 +55,7 @@ def build_program(
             loss_fn, optimizer, step_mesh, axes, micro_batches=micro_batches
         ).trace(*arguments)
 
-    shards = jaxcompress.shard_batch(batch, mesh, axes)
+    shards = jaxcompress.shard_batch(batch, mesh, axes_of_rows(mesh))
     # The compressor sees the arrays of the model here for the first time, and may refuse them.
     with user_input("compressor"):
         opt_state = jaxcompress.init_state(optimizer, params, mesh, axes)
@@ -68,7 +68,11 @@ def build_program(
             lowered.compile, functools.partial(jaxcompress.traffic_of_jaxpr, jaxpr)
         )
     compiled = lowered.compile()
-    traffic = functools.partial(jaxcompress.traffic_of_hlo, compiled.as_text())
+    text = compiled.as_text()
+
+    def traffic(**options):
+        return jaxcompress.traffic_of_hlo(text, mesh=mesh, **options).over(axes)
+
     return state, Program(lambda: compiled, traffic)
 
 

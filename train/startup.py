@@ -14,7 +14,15 @@ from train.data.registry import DATASETS, TEXTS
 from train.errors import InputError, unknown, user_input
 from train.models.build_model import IMAGE_MODELS, MODELS, TEXT_MODELS
 from train.optimizer import MOMENTUM_SENDERS
-from train.processes import Axes, Mesh, axes_of, join_processes, make_mesh, raise_on_all_processes
+from train.processes import (
+    Axes,
+    Mesh,
+    axes_of,
+    join_processes,
+    make_mesh,
+    raise_on_all_processes,
+    workers_of,
+)
 from train.progress import Progress
 from train.workdir import open_workdir
 
@@ -61,8 +69,8 @@ def prepare_run(config: Config, at_exit: contextlib.ExitStack) -> Run:
     join_processes(config)
     check_equal_settings(config, expression)
     mesh = make_mesh(config)
-    check_batch_size(config, mesh.size)
-    settings = resumable_settings(config, expression, mesh.size)
+    check_batch_size(config, workers_of(mesh))
+    settings = resumable_settings(config, expression, workers_of(mesh))
     workdir = open_workdir(config.workdir, at_exit)
     checkpoints, progress = None, Progress()
     if workdir is not None:

@@ -11,7 +11,7 @@ import optax
 from jax.sharding import NamedSharding, PartitionSpec
 
 import jaxcompress
-from train.processes import Mesh, axes_of
+from train.processes import Mesh, axes_of_rows
 
 Batch = dict[str, Any]
 
@@ -21,12 +21,19 @@ def init_model(model: nn.Module, batch: Batch, seed: int) -> tuple[Any, Any]:
 
     They depend on the seed alone, so they are the same in every process.
     """
+    return jax.jit(initializer(model, batch))(jax.random.key(seed))
+
+
+def initializer(model: nn.Module, batch: Batch) -> Callable[[jax.Array], tuple[Any, Any]]:
+    """key -> initial parameters and running statistics, for batches like this."""
     inputs = batch["inputs"]
-    init = jax.jit(
-        lambda key: model.init(key, jnp.zeros((1, *inputs.shape[1:]), inputs.dtype), train=False)
-    )
-    variables = init(jax.random.key(seed))
-    return variables["params"], variables.get("batch_stats", {})
+
+    def init(key):
+        example = jnp.zeros((1, *inputs.shape[1:]), inputs.dtype)
+        variables = model.init(key, example, train=False)
+        return variables["params"], variables.get("batch_stats", {})
+
+    return init
 
 
 def make_loss(
@@ -60,7 +67,7 @@ class Evaluation:
 
     def __init__(self, model: nn.Module, mesh: Mesh):
         """Prepares jitted sums over one batch, replicated on every worker."""
-        self._mesh, self._axes = mesh, axes_of(mesh)
+        self._mesh, self._axes = mesh, axes_of_rows(mesh)
         replicated = (
             None
             if isinstance(mesh, jaxcompress.VirtualMesh)

@@ -38,7 +38,12 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
     trained_on = splits["validation"]
     batches = train_batches(trained_on, config.batch_size, config.seed, rank, workers)
     example = next(train_batches(trained_on, config.batch_size, config.seed, rank, workers))
-    model = build_model(config.model, trained_on.num_classes, example["inputs"].shape[1:])
+    model = build_model(
+        config.model,
+        trained_on.num_classes,
+        example["inputs"].shape[1:],
+        transformer_size=config.transformer_size,
+    )
     params, extra = jaxcompress.replicate(init_model(model, example, config.seed), mesh)
     schedule = make_schedule(
         config, steps_per_epoch(trained_on, config.batch_size), task.most_steps

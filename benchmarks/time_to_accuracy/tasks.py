@@ -32,7 +32,7 @@ TASKS = {
     ),
     "transformer 4M": Task(
         "configs/shakespeare_transformer_dense.yaml",
-        {**CONSTANT, "model": "transformer_4m", "warmup_epochs": 0.1},
+        {**CONSTANT, "width": 256, "layers": 5, "heads": 8, "warmup_epochs": 0.1},
         target=2.2,
         check_every=20,
         most_steps=800,

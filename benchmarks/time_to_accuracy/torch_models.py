@@ -12,16 +12,17 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from train.config import Config
+
 LAYER_NORM_EPSILON = 1e-6  # Flax's default
 BATCH_NORM_EPSILON = 1e-5
 
 
-def build(name: str, classes: int, shape: Sequence[int]) -> nn.Module:
-    """The network that the training program calls `name`."""
-    if name.startswith("transformer"):
-        width, layers, heads = {"transformer": (128, 2, 4), "transformer_4m": (256, 5, 8)}[name]
-        return Transformer(classes, shape[0], width, layers, heads)
-    if name == "simple_cnn":
+def build(config: Config, classes: int, shape: Sequence[int]) -> nn.Module:
+    """The network that the training program builds for `config`."""
+    if config.model == "transformer":
+        return Transformer(classes, shape[0], config.width, config.layers, config.heads)
+    if config.model == "simple_cnn":
         return SimpleCNN(classes, shape)
     return ResNet20(classes)
 

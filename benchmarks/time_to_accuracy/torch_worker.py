@@ -44,8 +44,13 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
     trained_on = splits["validation"]
     batches = train_batches(trained_on, config.batch_size, config.seed, rank, workers)
     example = next(train_batches(trained_on, config.batch_size, config.seed, rank, workers))
-    flax = build_model(config.model, trained_on.num_classes, example["inputs"].shape[1:])
-    model = build(config.model, trained_on.num_classes, example["inputs"].shape[1:])
+    flax = build_model(
+        config.model,
+        trained_on.num_classes,
+        example["inputs"].shape[1:],
+        transformer_size=config.transformer_size,
+    )
+    model = build(config, trained_on.num_classes, example["inputs"].shape[1:])
     load_flax(model, init_model(flax, example, config.seed)[0])
     schedule = make_schedule(
         config, steps_per_epoch(trained_on, config.batch_size), task.most_steps

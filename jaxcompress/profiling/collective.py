@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from jaxcompress.base import AxisName
+
 
 class Collective(NamedTuple):
     """One collective operation of a step, seen from one worker."""
@@ -50,8 +52,9 @@ class Traffic(NamedTuple):
         """The bytes that one worker sends per step by ring algorithms."""
         return sum(each.count * each.wire_bytes for each in self.collectives)
 
-    def over(self, axis_name: str) -> "Traffic":
-        """The collectives that cross an axis: ``over("node")`` for `hierarchical`'s slow link.
+    def over(self, axis_name: AxisName) -> "Traffic":
+        """The collectives that cross an axis, or one of several: ``over("node")`` for
+        `hierarchical`'s slow link.
 
         Raises:
           ValueError: if the axes are unknown, as in a count of a compiled program without its mesh.
@@ -61,7 +64,8 @@ class Traffic(NamedTuple):
                 f"these collectives do not tell which of them cross {axis_name!r}: a compiled"
                 " program has forgotten the axes. Give traffic or traffic_of_hlo the mesh."
             )
-        return Traffic(tuple(each for each in self.collectives if axis_name in each.axes))
+        names = {axis_name} if isinstance(axis_name, str) else set(axis_name)
+        return Traffic(tuple(each for each in self.collectives if names & set(each.axes)))
 
     def __str__(self) -> str:
         """One row for each collective, with bytes per execution, and a row of totals per step."""

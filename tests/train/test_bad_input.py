@@ -15,7 +15,7 @@ CASES = {
         ["--model", "resnet8", "--dataset", "tiny_shakespeare"],
         [
             "model 'resnet8' does not fit data set 'tiny_shakespeare', which is text",
-            "for text: lstm, transformer, transformer_4m.",
+            "for text: lstm, transformer.",
         ],
     ),
     "text model for images": (

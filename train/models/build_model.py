@@ -6,7 +6,7 @@ All models are applied in the same way; `batch_stats` is empty without BatchNorm
     logits, updated = model.apply(variables, inputs, train=True, mutable=["batch_stats"])
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -26,7 +26,11 @@ _IMAGENET_STEM_HEIGHT = 128
 
 
 def build_model(
-    name: str, num_classes: int, input_shape: tuple[int, ...], precision: str = "float32"
+    name: str,
+    num_classes: int,
+    input_shape: tuple[int, ...],
+    precision: str = "float32",
+    transformer_size: Mapping[str, int | bool] | None = None,
 ) -> nn.Module:
     """The model called `name`, for inputs of shape ``(n, *input_shape)``.
 
@@ -38,6 +42,8 @@ def build_model(
         CIFAR stem otherwise. A transformer has as many positions as characters.
       precision: dtype of the computation, ``"float32"``, ``"bfloat16"`` or ``"float16"``;
         parameters are float32.
+      transformer_size: `width`, `layers`, `heads` and `scan_layers` of a `Transformer`; None takes
+        its own. Other models ignore it.
 
     Returns:
       A module; ``model.init(key, inputs, train=False)`` makes its parameters.
@@ -47,7 +53,10 @@ def build_model(
     """
     if name not in MODELS:
         raise unknown("model", name, MODELS)
-    return MODELS[name](num_classes, input_shape, jnp.dtype(precision))
+    model = MODELS[name](num_classes, input_shape, jnp.dtype(precision))
+    if isinstance(model, Transformer) and transformer_size is not None:
+        return model.clone(**transformer_size)
+    return model
 
 
 def _stem(image_shape: tuple[int, ...]) -> Callable[..., nn.Module]:
@@ -73,8 +82,5 @@ IMAGE_MODELS: dict[str, Build] = {
 TEXT_MODELS: dict[str, Build] = {
     "lstm": lambda classes, shape, dtype: LSTM(classes, dtype),
     "transformer": lambda classes, shape, dtype: Transformer(classes, shape[0], dtype),
-    "transformer_4m": lambda classes, shape, dtype: Transformer(
-        classes, shape[0], dtype, width=256, layers=5, heads=8
-    ),
 }
 MODELS = IMAGE_MODELS | TEXT_MODELS

@@ -28,6 +28,8 @@ class Transformer(nn.Module):
       width: features of a character.
       layers: number of blocks.
       heads: attention heads of a block; divides `width`.
+      scan_layers: whether the blocks are one block in a loop, whose parameters are stacked along a
+        first axis of layers.
     """
 
     num_classes: int
@@ -36,6 +38,7 @@ class Transformer(nn.Module):
     width: int = 128
     layers: int = 2
     heads: int = 4
+    scan_layers: bool = False
 
     @nn.compact
     def __call__(
@@ -48,8 +51,17 @@ class Transformer(nn.Module):
         )
         x = nn.Embed(self.num_classes, self.width, dtype=self.dtype, name="token_embedding")(tokens)
         x = x + positions[: tokens.shape[1]].astype(self.dtype)
-        for _ in range(self.layers):
-            x = Block(self.heads, self.dtype)(x)
+        if self.scan_layers:
+            blocks = nn.scan(
+                lambda block, x, _: (block(x), None),
+                variable_axes={"params": 0},
+                split_rngs={"params": True},
+                length=self.layers,
+            )
+            x, _ = blocks(Block(self.heads, self.dtype, name="blocks"), x, None)
+        else:
+            for _ in range(self.layers):
+                x = Block(self.heads, self.dtype)(x)
         return nn.Dense(self.num_classes, dtype=self.dtype, name="unembedding")(
             nn.LayerNorm(dtype=self.dtype)(x)
         )
