@@ -86,7 +86,10 @@ class Call:
 
 
 def parseable(constructor: Callable) -> Callable:
-    """Records the call in what `constructor` returns, for `jaxcompress.parse` to repeat."""
+    """Records the call in what `constructor` returns, for `jaxcompress.parse` to repeat.
+
+    A text calls yours as ``module.name``, so define it at the top level of a module.
+    """
     signature = inspect.signature(constructor)
 
     @functools.wraps(constructor)

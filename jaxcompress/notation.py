@@ -88,7 +88,7 @@ def unparse(compressor: Compressor) -> str:
     except ExpressionError as error:
         raise ValueError(
             "this compressor cannot be written as text: it holds something other than literals and"
-            f" what jaxcompress's own constructors made. {error}"
+            f" what parseable constructors made. {error}"
         ) from error
     if again != text:
         raise ValueError(
