@@ -8,7 +8,7 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Iterable
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, TypeGuard
 
 from jaxcompress.base import Call, constructor_name, notation_of
@@ -45,7 +45,7 @@ def module_constructor(module: str, name: str, allowed: tuple[str, ...]) -> Call
         if constructor_name(found) == written:
             return found
         raise LookupError(f"{written} is {constructor_name(found)}: write that name")
-    if callable(found) and getattr(found, "__module__", None) == module:
+    if isinstance(found, FunctionType | type) and found.__module__ == module:
         raise LookupError(f"a text cannot call {written}: decorate it with @jaxcompress.parseable")
     known = [
         f"{module}.{key}"

@@ -30,6 +30,9 @@ class Everything:
     def __getattr__(self, name):
         return True
 
+    def __call__(self):
+        CALLED.append("everything")
+
 
 everything = Everything()
 
