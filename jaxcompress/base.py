@@ -76,17 +76,20 @@ class Call:
             parameter, default = parameters[name], parameters[name].default
             if parameter.kind is parameter.VAR_POSITIONAL:
                 texts += map(notation_of, value)
-            elif default is parameter.empty:
+            elif default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
                 texts.append(notation_of(value))
             elif isinstance(value, int | float) and value == default:
                 continue  # 1 and 1.0 are the same argument
             elif (text := notation_of(value)) != notation_of(default):
                 texts.append(f"{name}={text}")
-        return f"{self.constructor.__name__}({', '.join(texts)})"
+        return f"{constructor_name(self.constructor)}({', '.join(texts)})"
 
 
 def parseable(constructor: Callable) -> Callable:
-    """Records the call in what `constructor` returns, for `jaxcompress.parse` to repeat."""
+    """Records the call in what `constructor` returns, for `jaxcompress.parse` to repeat.
+
+    A text calls yours as ``module.name``, so define it at the top level of a module.
+    """
     signature = inspect.signature(constructor)
 
     @functools.wraps(constructor)
@@ -100,6 +103,12 @@ def parseable(constructor: Callable) -> Callable:
 
     construct.__dict__["parseable"] = True
     return construct
+
+
+def constructor_name(constructor: Callable) -> str:
+    """The name of `constructor` in a text: after its module, unless that is of jaxcompress."""
+    module = f"{constructor.__module__}."
+    return ("" if module.startswith("jaxcompress.") else module) + constructor.__name__
 
 
 def notation_of(value: Any) -> str:

@@ -15,7 +15,7 @@ import jaxcompress
 
 REPOSITORY = Path(__file__).parents[1]
 MAX_LINES = 260
-MAX_LINES_OF_BASE = 120
+MAX_LINES_OF_BASE = 130
 MAX_FILES_OF_OPS = 16
 
 # Imports go to a lower layer only, or stay inside one package.
@@ -34,8 +34,10 @@ LAYERS = {
     "profiling": 7,
     "optimizers": 7,
     "contrib": 8,
-    "notation": 9,
-    "__init__": 10,
+    "constructors": 9,
+    "notation_reader": 10,
+    "notation": 11,
+    "__init__": 12,
 }
 # Below the schemes that are made of them, in the packages of the schemes.
 SHARED_BY_SCHEMES = {
@@ -48,8 +50,8 @@ SHARED_BY_SCHEMES = {
 SCHEMES = {"compressors", "feedback", "contrib"}
 
 UPWARD_BY_DESIGN = {
-    # It calls what the public API exports, which it imports once a text is read.
-    ("jaxcompress/notation.py", "__init__"),
+    # It finds what the public API exports, which it imports once a text is read.
+    ("jaxcompress/constructors.py", "__init__"),
 }
 
 COLLECTIVES = {
@@ -484,7 +486,7 @@ BROKEN = [
         "f has no docstring",
     ),
     (long_files, {"train/a.py": "\n" * MAX_LINES}, "more than 260"),
-    (long_files, {"jaxcompress/base.py": "\n" * MAX_LINES_OF_BASE}, "more than 120"),
+    (long_files, {"jaxcompress/base.py": "\n" * MAX_LINES_OF_BASE}, "more than 130"),
     (
         crowded_ops,
         {f"jaxcompress/ops/{name}.py": "" for name in "abcdefghijklmnopq"},

@@ -22,7 +22,7 @@ from jaxcompress import (
     top_k,
     warmup,
 )
-from jaxcompress.base import Call, notation_of, parseable, walk
+from jaxcompress.base import Call, constructor_name, notation_of, parseable, walk
 
 
 def bare() -> Compressor:
@@ -39,6 +39,13 @@ def made(
     return bare()
 
 
+@parseable
+def named(*, steps: int) -> Compressor:
+    """A constructor whose required argument must be named."""
+    del steps
+    return bare()
+
+
 def test_a_compressor_without_flags_is_a_stateless_contraction():
     plain = bare()
     assert (plain.has_memory, plain.contracts, plain.sparsifies) == (False, True, False)
@@ -48,11 +55,13 @@ def test_a_compressor_without_flags_is_a_stateless_contraction():
 @pytest.mark.parametrize(
     ("compressor", "text"),
     [
-        (lambda: made(1), "made(1)"),
-        (lambda: made(first=1, second="b", option=0.5), "made(1)"),
-        (lambda: made(1, "c"), "made(1, second='c')"),
+        (lambda: made(1), f"{__name__}.made(1)"),
+        (lambda: made(first=1, second="b", option=0.5), f"{__name__}.made(1)"),
+        (lambda: made(1, "c"), f"{__name__}.made(1, second='c')"),
+        (lambda: named(steps=1), f"{__name__}.named(steps=1)"),
+        (lambda: error_feedback(made(1)), f"error_feedback({__name__}.made(1))"),
         (lambda: error_feedback(dense(), decay=1), "error_feedback(dense())"),
-        (lambda: made(1, option=None), "made(1, option=None)"),
+        (lambda: made(1, option=None), f"{__name__}.made(1, option=None)"),
         (lambda: top_k(density=0.1), "top_k(0.1)"),
         (lambda: top_k(0.1, qsgd(8)), "top_k(0.1, inner=qsgd(8))"),
         (lambda: top_k(0.1, inner=dense()), "top_k(0.1)"),
@@ -75,7 +84,8 @@ def test_the_repr_of_a_users_array_needs_no_truth_value():
     def weighted(inner: Compressor, weights: Any = None) -> Compressor:
         return inner._replace(call=None)
 
-    assert repr(weighted(dense(), np.arange(2))) == "weighted(dense(), weights=array([0, 1]))"
+    text = f"{__name__}.weighted(dense(), weights=array([0, 1]))"
+    assert repr(weighted(dense(), np.arange(2))) == text
 
 
 def test_a_call_holds_the_constructor_and_what_it_was_given():
@@ -101,6 +111,23 @@ def test_a_parseable_constructor_keeps_its_name_and_says_that_it_is_one():
         made.__name__ == "made" and made.__doc__ == "A constructor with parameters of every kind."
     )
     assert made.parseable and not getattr(bare, "parseable", False)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("jaxcompress", "f"),
+        ("jaxcompress.contrib.f", "f"),
+        ("jaxcompress_more", "jaxcompress_more.f"),
+        ("pkg.jaxcompress.f", "pkg.jaxcompress.f.f"),
+    ],
+)
+def test_only_the_library_has_names_without_a_module(module, name):
+    def f():
+        pass
+
+    f.__module__ = module
+    assert constructor_name(f) == name
 
 
 def test_copies_of_a_record_are_other_compressors_of_the_same_call():

@@ -74,6 +74,7 @@ def _other_default():
     def narrow(shift: int | None = 8) -> Compressor:
         return _made(shift)
 
+    narrow.__module__ = "jaxcompress.small"
     return narrow
 
 
@@ -85,10 +86,12 @@ def small_constructors():
     """Those of this file in the place of the library's own."""
     with pytest.MonkeyPatch.context() as patch:
         for function in [*CONSTRUCTORS, secret]:
+            patch.setattr(function, "__module__", "jaxcompress.small")
             patch.setattr(jaxcompress, function.__name__, function, raising=False)
         patch.setattr(
             jaxcompress, "__all__", [*(f.__name__ for f in CONSTRUCTORS), "secret"], raising=False
         )
+        patch.setattr(old, "__module__", "jaxcompress.contrib.small")
         patch.setattr(jaxcompress.contrib, "old", old, raising=False)
         patch.setattr(jaxcompress.contrib, "__all__", ["old"])
         yield
@@ -149,7 +152,10 @@ def test_the_values_arrive():
         ("memory(secret())", 8, "secret is called in Python, and is no compressor"),
         ("memory(secret)", 8, "secret is called in Python, and is no compressor"),
         ("__import__('os')", 1, "unknown constructor"),
-        ("plain.init()", 1, "plain name"),
+        ("plain().init()", 1, "plain name, or module.name"),
+        ("plain.init()", 1, "module 'plain' is not allowed"),
+        ("plain(sharp=True)", 7, "unknown argument 'sharp'"),
+        ("memory(plain.init)", 8, "expected"),
         ("sparse(0.1 * 2)", 8, "expected"),
         ("sparse(--0.1)", 8, "expected"),
         ("sparse(1j)", 8, "expected"),

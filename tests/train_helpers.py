@@ -31,12 +31,17 @@ ALONE: dict[str, Any] = {"coordinator": "127.0.0.1:1", "num_processes": 1, "proc
 SMALL = ("--workers", "2", "--compressor", "error_feedback(top_k(0.01))", "--log-every-steps", "4")
 
 
-def start(*arguments: str, flags: str = FAST_COMPILATION) -> subprocess.Popen[str]:
-    """Starts ``python -m train`` with these arguments, without the tests' own device settings."""
+def start(
+    *arguments: str, flags: str = FAST_COMPILATION, folder: Path = REPOSITORY
+) -> subprocess.Popen[str]:
+    """Starts ``python -m train`` with these arguments, without the tests' own device settings.
+
+    The current folder of the process is `folder`.
+    """
     clean = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
     return subprocess.Popen(
         [sys.executable, "-m", "train", *arguments],
-        cwd=REPOSITORY,
+        cwd=folder,
         env=clean | ENVIRONMENT | {"XLA_FLAGS": flags},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -53,6 +53,10 @@ class Config:
     """How gradients are compressed and averaged, for example "error_feedback(top_k(0.01))"; dense()
     does not compress.
     """
+    compressor_modules: tuple[str, ...] = ()
+    """Python modules with compressors of your own, which compressor may name: with mine it may be
+    "error_feedback(mine.outliers(2.0))". They are installed or in the current folder.
+    """
     min_compression_rate: float = 2.0
     """An array is sent uncompressed unless its message is this many times smaller, at least 0; 0
     compresses every array.

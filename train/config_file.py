@@ -41,7 +41,8 @@ def _typed(path: Path, key: str, value: Any, wanted: Any) -> Any:
             return None
         wanted = typing.get_args(wanted)[0]
     if typing.get_origin(wanted) is tuple and isinstance(value, list):
-        return tuple(_typed(path, key, item, float) for item in value)
+        item_type, *_ = typing.get_args(wanted)
+        return tuple(_typed(path, key, item, item_type) for item in value)
     if typing.get_origin(wanted) is Literal:
         if value not in typing.get_args(wanted):
             raise unknown(f"{key} in {str(path)!r}", str(value), typing.get_args(wanted))

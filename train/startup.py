@@ -32,6 +32,8 @@ _MAY_DIFFER_BETWEEN_PROCESSES = {"process_id", "coordinator", "data_dir", "workd
 _MAY_CHANGE_ON_RESUME = _MAY_DIFFER_BETWEEN_PROCESSES | {
     "name",
     "num_processes",
+    # The text of the compressor has the modules that it uses.
+    "compressor_modules",
     "eval_every_epochs",
     "checkpoint_every_steps",
     "log_every_steps",
@@ -62,7 +64,7 @@ def prepare_run(config: Config, at_exit: contextlib.ExitStack) -> Run:
     check_config(config)
     check_names(config)
     with user_input("compressor"):
-        compressor = jaxcompress.parse(config.compressor)
+        compressor = jaxcompress.parse(config.compressor, config.compressor_modules)
         expression = jaxcompress.unparse(compressor)
     check_nodes(config, compressor)
     check_memory(config, compressor)

@@ -24,6 +24,14 @@ CASES = {
     ),
     "context": (["--context", "0"], ["context must be at least 1; got 0"]),
     "constructor": (["--compressor", "error_feedback(topk(0.01))"], ["'top_k'", "column 16", "^"]),
+    "module": (
+        ["--compressor", "error_feedback(mine.outliers(2.0))"],
+        ["module 'mine' is not allowed", "--compressor-modules mine", "column 16", "^"],
+    ),
+    "no module": (
+        ["--compressor", "none_such.outliers()", "--compressor-modules", "none_such"],
+        ["error: compressor: ", "'none_such' cannot be imported: ModuleNotFoundError", "column 1"],
+    ),
     "syntax": (["--compressor", "top_k(0.01"], ["column", "^"]),
     "no compressor": (["--compressor", "0.01"], ["not a compressor"]),
     "density": (["--compressor", "top_k(1.5)"], ["density", "(0, 1]", "1.5"]),

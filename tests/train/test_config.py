@@ -60,8 +60,14 @@ def test_command_line_overrides_the_file_and_the_file_the_defaults(tmp_path):
     assert config == Config(epochs=7.0, learning_rate=0.5, dataset="mnist", data_dir="somewhere")
 
 
+def test_options_list_the_modules_of_compressors():
+    config = load_config(["--compressor-modules", "mine", "pkg.mine", "--epochs", "2"])
+    assert config == Config(compressor_modules=("mine", "pkg.mine"), epochs=2.0)
+
+
 def test_every_field_survives_a_file(tmp_path):
     config = Config(
+        compressor_modules=("mine", "pkg.mine"),
         decay_epochs=(1.0, 2.5),
         schedule="step",
         workers=4,
@@ -92,6 +98,8 @@ def test_empty_file_is_the_defaults(tmp_path):
         ("epochs: null", "epochs .* must be of type float; got None"),
         ("decay_epochs: [1, x]", "decay_epochs .* must be of type float; got 'x'"),
         ("decay_epochs: 1", "decay_epochs .* must be of type tuple"),
+        ("compressor_modules: [mine, 2]", "compressor_modules .* must be of type str; got 2"),
+        ("compressor_modules: mine", "compressor_modules .* must be of type tuple; got 'mine'"),
         ("- epochs", "must be a mapping"),
         ("epochs: [", "is not YAML"),
         ("epochs: 1\nworkers: 2\nepochs: 3", r"'epochs' is given twice\n.*line 3"),
@@ -161,4 +169,4 @@ def test_config_of_the_repository_is_valid(path):
     config = load_config([str(path)])
     check_config(config)
     check_names(config)
-    jaxcompress.parse(config.compressor)
+    jaxcompress.parse(config.compressor, config.compressor_modules)
