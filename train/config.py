@@ -4,7 +4,7 @@ import dataclasses
 import typing
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import tyro
 
@@ -109,7 +109,7 @@ class Config:
     epochs: float = 3.0
     """Passes over the training data, above 0; may be fractional."""
     batch_size: int = 128
-    """Examples per step of all workers together; a multiple of the number of workers, times fsdp."""
+    """Examples per step of all workers together; a multiple of the number of workers times fsdp."""
     fsdp: int = 1
     """Devices of one worker among which its parameters, optimizer state and rows are split; at
     least 1. Each device compresses its shards, and sends them to its peers in other workers.
@@ -174,7 +174,7 @@ class Config:
         return self.fsdp * self.tensor
 
     @property
-    def transformer_size(self) -> dict[str, int | bool]:
+    def transformer_size(self) -> dict[str, Any]:
         """The fields of a transformer that a config sets."""
         return {
             "width": self.width,

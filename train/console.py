@@ -79,11 +79,13 @@ class Reporter:
         """Prints one line that says what is about to be trained."""
         run, config = self._run, self._run.config
         begins = f"resumes after step {run.progress.step}" if run.progress.step else "starts"
+        sender = "worker" if config.devices_per_worker == 1 else "device"
         parameters = sum(param.size for param in jax.tree.leaves(params))
         self._display.line(
             f"{config.name} {begins}: {config.model} ({parameters:,} parameters) on"
-            f" {config.dataset}, {workers_of(run.mesh)} workers in {jax.process_count()} process(es),"
-            f" {run.settings['compressor']}; each worker sends {sent.largest:,.0f} bytes per step"
+            f" {config.dataset}, {workers_of(run.mesh)} workers in {jax.process_count()}"
+            f" process(es), {run.settings['compressor']}; each {sender} sends"
+            f" {sent.largest:,.0f} bytes per step"
             f" ({sent.dense:,.0f} with dense())"
         )
 

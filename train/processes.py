@@ -37,9 +37,7 @@ def join_processes(config: Config) -> None:
         check_workers(config.workers, processes)
         with user_input("workers"):
             # Must precede the first use of a device; it does not affect GPUs.
-            jaxcompress.virtual_cpu_workers(
-                config.workers * config.devices_per_worker // processes
-            )
+            jaxcompress.virtual_cpu_workers(config.workers * config.devices_per_worker // processes)
 
 
 def make_mesh(config: Config) -> Mesh:

@@ -160,9 +160,7 @@ def _as_placed(
         lambda path, x: sharding(mesh, specs.get(path_text(path), P())), params
     )
     whole = jax.tree.map(lambda _: sharding(mesh, P()), extra)
-    return jax.lax.with_sharding_constraint(
-        (params, opt_state, extra), (placed, state, whole)
-    )
+    return jax.lax.with_sharding_constraint((params, opt_state, extra), (placed, state, whole))
 
 
 def _check_differentiable(params: Any) -> None:

@@ -56,6 +56,21 @@ def test_two_processes_equal_one_process_with_two_devices(tmp_path, one_process)
     assert "test_accuracy" not in other.stdout + other.stderr
 
 
+def test_processes_of_four_devices_share_a_sharded_model(tmp_path):
+    """Two processes of four devices each, which hold one copy of the model."""
+    arguments = (*SMALL, "--fsdp", "4", "--epochs", "1", "--min-compression-rate", "0")
+    expected = summary_of(train(*arguments))
+    in_two = (*arguments, "--workdir", str(tmp_path))
+    main, other = train_together(in_two, in_two)
+    found = summary_of(main)
+    assert other.returncode == 0, other.stderr
+    for name in ("train_loss", "test_loss"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-5)
+    for name in ("workers", "bytes_per_step", "dense_bytes_per_step", "steps"):
+        assert found[name] == expected[name]
+    assert (tmp_path / "checkpoints" / "11").is_dir()
+
+
 @same_run
 def test_two_processes_resume_the_run_of_one(tmp_path, one_process):
     workdir, expected = one_process

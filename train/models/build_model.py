@@ -7,6 +7,7 @@ All models are applied in the same way; `batch_stats` is empty without BatchNorm
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -30,7 +31,7 @@ def build_model(
     num_classes: int,
     input_shape: tuple[int, ...],
     precision: str = "float32",
-    transformer_size: Mapping[str, int | bool] | None = None,
+    transformer_size: Mapping[str, Any] | None = None,
 ) -> nn.Module:
     """The model called `name`, for inputs of shape ``(n, *input_shape)``.
 
