@@ -52,7 +52,14 @@ REFERENCE = {
         "VirtualMesh",
     ),
     "Sharded models": ("on_shards", "PerShard", "state_shardings"),
-    "Placement": ("init_state", "replicate", "shard_batch", "reshard_workers", "error_memory"),
+    "Placement": (
+        "init_state",
+        "replicate",
+        "shard_batch",
+        "reshard_workers",
+        "place_state",
+        "error_memory",
+    ),
     "The step": (
         "make_train_step",
         "local_value_and_grad",

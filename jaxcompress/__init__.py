@@ -46,10 +46,10 @@ from jaxcompress.distributed.placement import (
     expand_worker_axis,
     init_state,
     replicate,
-    reshard_workers,
     shard_batch,
     squeeze_worker_axis,
 )
+from jaxcompress.distributed.resharding import place_state, reshard_workers
 from jaxcompress.distributed.shards import PerShard, on_shards
 from jaxcompress.distributed.specs import state_shardings, state_specs
 from jaxcompress.distributed.step import local_value_and_grad, make_train_step
@@ -169,6 +169,7 @@ __all__ = [
     "squeeze_worker_axis",
     "expand_worker_axis",
     "reshard_workers",
+    "place_state",
     "local_value_and_grad",
     "make_train_step",
     "hybrid_mesh",

@@ -13,11 +13,9 @@ from jax.sharding import PartitionSpec as P
 
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.distributed.momentum_check import check_one_momentum
-from jaxcompress.distributed.offload import check_memory_kind, to_device
+from jaxcompress.distributed.offload import check_memory_kind
 from jaxcompress.distributed.specs import state_shardings
 from jaxcompress.distributed.virtual import AnyMesh, sharding
-from jaxcompress.feedback.state_quantization import is_int8_array, read, store_to_nearest
-from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import path_text
 
 
@@ -25,9 +23,9 @@ def replicate(tree: Any, mesh: AnyMesh) -> Any:
     """A copy of `tree` on every device of `mesh`, the same in every process; safe to donate."""
     everywhere = sharding(mesh, P())
     # By way of NumPy: with several processes, an array on one device cannot be moved to others.
-    on_host = jax.tree.map(_to_host, tree)
+    on_host = jax.tree.map(as_numpy, tree)
     placed = jax.jit(lambda host: jax.tree.map(jnp.copy, host), out_shardings=everywhere)(on_host)
-    return jax.tree.map(_like, placed, tree)
+    return jax.tree.map(as_key_of, placed, tree)
 
 
 def shard_batch(batch: Any, mesh: AnyMesh, axis_name: AxisName = "data") -> Any:
@@ -37,7 +35,7 @@ def shard_batch(batch: Any, mesh: AnyMesh, axis_name: AxisName = "data") -> Any:
       ValueError: if the rows do not divide evenly among this process's workers, or an array has no
         rows.
     """
-    local_workers = _workers(mesh.local_mesh, axis_name)
+    local_workers = number_of_workers(mesh.local_mesh, axis_name)
 
     def place(x):
         x = np.asarray(x)
@@ -93,7 +91,7 @@ def init_state(
             " VirtualMesh(workers)), params)."
         )
     check_memory_kind(memory_kind, mesh.local_devices)
-    workers = _workers(mesh, axis_name)
+    workers = number_of_workers(mesh, axis_name)
     shapes = jax.eval_shape(optimizer.init, params)
     check_one_momentum(shapes)
     shardings = state_shardings(shapes, params, mesh, axis_name, memory_kind)
@@ -118,7 +116,7 @@ def expand_worker_axis(state: Any) -> Any:
 
 def check_worker_axis(state: Any, mesh: AnyMesh | AbstractMesh, axis_name: AxisName) -> None:
     """ValueError unless every `PerWorker` part of `state` has one row for each worker of `mesh`."""
-    workers = _workers(mesh, axis_name)
+    workers = number_of_workers(mesh, axis_name)
     for path, node in jax.tree_util.tree_leaves_with_path(state, is_leaf=_is_per_worker):
         rows = {x.shape[:1] for x in jax.tree.leaves(node)} if _is_per_worker(node) else set()
         if rows - {(workers,)}:
@@ -131,49 +129,7 @@ def check_worker_axis(state: Any, mesh: AnyMesh | AbstractMesh, axis_name: AxisN
             )
 
 
-def reshard_workers(state: Any, workers: int) -> Any:
-    """State for another number of workers; the mean of every memory stays the same.
-
-    Worker i of W has the share ``[i/W, (i+1)/W]``. Each new worker takes the old memories in
-    proportion to the overlap of their shares. Halving the workers averages pairs; doubling them
-    copies each.
-
-    Args:
-      state: An optimizer's state outside a step. `PerWorker` parts are (old workers, …), and
-        floating or stored in 8 bits. In 8 bits the mean is kept up to rounding to the nearest
-        level.
-      workers: The new number of workers, at least 1.
-
-    Returns:
-      The same tree with `PerWorker` parts of (workers, …), on the default device; place it on its
-      mesh afterwards.
-
-    Raises:
-      ValueError: if `workers` is below 1, or a `PerWorker` part is not floating.
-    """
-    check_integer("workers", workers, 1, "the new number of workers")
-
-    def reshard(x):
-        if is_int8_array(x):
-            return jax.vmap(store_to_nearest)(reshard(read(x)))
-        if not jnp.issubdtype(x.dtype, jnp.floating):
-            raise ValueError(
-                f"only floating state has a mean to keep; a PerWorker part of {x.dtype} cannot be"
-                " resharded."
-            )
-        shares = jnp.asarray(_overlap(x.shape[0], workers), jnp.promote_types(x.dtype, jnp.float32))
-        return jnp.tensordot(shares, x, axes=1, precision=jax.lax.Precision.HIGHEST).astype(x.dtype)
-
-    return jax.tree.map(
-        lambda node: (
-            jax.tree.map(reshard, node, is_leaf=is_int8_array) if _is_per_worker(node) else node
-        ),
-        to_device(state),
-        is_leaf=_is_per_worker,
-    )
-
-
-def _workers(mesh: AnyMesh | AbstractMesh, axis_name: AxisName) -> int:
+def number_of_workers(mesh: AnyMesh | AbstractMesh, axis_name: AxisName) -> int:
     """The number of workers along `axis_name`; `mesh` may have other axes."""
     names = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
     unknown = [name for name in names if name not in mesh.shape]
@@ -189,13 +145,6 @@ def _workers(mesh: AnyMesh | AbstractMesh, axis_name: AxisName) -> int:
             " and in the other calls alike."
         )
     return math.prod(mesh.shape[name] for name in names)
-
-
-def _overlap(old: int, new: int) -> np.ndarray:
-    """(new, old) matrix: overlap of each new share with each old one; rows add up to 1."""
-    start = np.maximum.outer(np.arange(new) / new, np.arange(old) / old)
-    end = np.minimum.outer((np.arange(new) + 1) / new, (np.arange(old) + 1) / old)
-    return np.maximum(end - start, 0) * new
 
 
 def _map_per_worker(function: Callable, state: Any) -> Any:
@@ -215,11 +164,13 @@ def _is_key(x: Any) -> bool:
     return isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
-def _to_host(x: Any) -> np.ndarray:
+def as_numpy(x: Any) -> np.ndarray:
+    """`x` on the host; the data of a random key."""
     return np.asarray(jax.random.key_data(x) if _is_key(x) else x)
 
 
-def _like(placed: jax.Array, original: Any) -> jax.Array:
+def as_key_of(placed: jax.Array, original: Any) -> jax.Array:
+    """`placed`, as a random key if `original` is one; the inverse of `as_numpy`."""
     return (
         jax.random.wrap_key_data(placed, impl=jax.random.key_impl(original))
         if _is_key(original)

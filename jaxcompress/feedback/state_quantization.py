@@ -49,7 +49,7 @@ def store_to_nearest(x: Float32[Array, "..."]) -> Int8Array:
 def _read_one(stored: Any) -> jax.Array:
     if is_int8_array(stored):
         return _from_8_bits(stored)
-    return stored.astype(jnp.promote_types(stored.dtype, jnp.float32))
+    return jnp.asarray(stored, jnp.promote_types(stored.dtype, jnp.float32))
 
 
 @jax.jit

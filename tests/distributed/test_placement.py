@@ -17,10 +17,10 @@ from jaxcompress.distributed.placement import (
     expand_worker_axis,
     init_state,
     replicate,
-    reshard_workers,
     shard_batch,
     squeeze_worker_axis,
 )
+from jaxcompress.distributed.resharding import reshard_workers
 from jaxcompress.distributed.specs import state_specs
 
 WORKERS = 4

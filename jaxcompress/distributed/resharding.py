@@ -1,0 +1,172 @@
+"""A restored state: for another number of workers, and on its mesh."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AbstractMesh, NamedSharding
+
+from jaxcompress.base import AxisName, PerWorker
+from jaxcompress.distributed.offload import check_memory_kind, to_device
+from jaxcompress.distributed.placement import as_key_of, as_numpy, number_of_workers
+from jaxcompress.distributed.shards import PerShard
+from jaxcompress.distributed.specs import state_shardings
+from jaxcompress.distributed.virtual import AnyMesh
+from jaxcompress.feedback.state_quantization import is_int8_array, read, store_to_nearest
+from jaxcompress.ops.argument_checks import check_integer
+from jaxcompress.ops.trees import path_text
+
+
+def reshard_workers(state: Any, workers: int) -> Any:
+    """State for another number of workers; the mean of every memory stays the same.
+
+    Worker i of W has the share ``[i/W, (i+1)/W]``. Each new worker takes the old memories in
+    proportion to the overlap of their shares. Halving the workers averages pairs; doubling them
+    copies each.
+
+    Args:
+      state: An optimizer's state outside a step. `PerWorker` parts are (old workers, …), and
+        floating or stored in 8 bits. In 8 bits the mean is kept up to rounding to the nearest
+        level.
+      workers: The new number of workers, at least 1.
+
+    Returns:
+      The same tree with `PerWorker` parts of (workers, …), for `place_state`.
+
+    Raises:
+      ValueError: if `workers` is below 1, or a `PerWorker` part is not floating.
+    """
+    check_integer("workers", workers, 1, "the new number of workers")
+
+    def reshard(x):
+        if is_int8_array(x):
+            return _vmapped(store_to_nearest, x.scale.ndim - 1)(reshard(read(x)))
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            raise ValueError(
+                f"only floating state has a mean to keep; a PerWorker part of {x.dtype} cannot be"
+                " resharded."
+            )
+        shares = jnp.asarray(_overlap(x.shape[0], workers), jnp.promote_types(x.dtype, jnp.float32))
+        return jnp.tensordot(shares, x, axes=1, precision=jax.lax.Precision.HIGHEST).astype(x.dtype)
+
+    return jax.tree.map(
+        lambda node: (
+            jax.tree.map(reshard, node, is_leaf=is_int8_array) if _is_per_worker(node) else node
+        ),
+        to_device(state),
+        is_leaf=_is_per_worker,
+    )
+
+
+def place_state(
+    state: Any,
+    params: Any,
+    mesh: AnyMesh,
+    axis_name: AxisName = "data",
+    memory_kind: str | None = None,
+) -> Any:
+    """A state on the mesh, every array where `init_state` puts it; safe to donate.
+
+    For a state after `reshard_workers`, or one that was loaded as NumPy arrays. With several
+    processes, each has the whole state, and copies its own part to its devices.
+
+    Args:
+      state: An optimizer's state outside a step: NumPy arrays, or arrays that this process can
+        read. Random keys are typed; ``jax.random.wrap_key_data`` makes them of saved integers.
+      params: The parameters, or their shapes.
+      mesh: As for `init_state`.
+      axis_name: The axis of the workers.
+      memory_kind: Of `PerWorker` parts, as for `init_state`.
+
+    Returns:
+      The same tree, on `mesh`.
+
+    Raises:
+      ValueError: if the mesh has no such axis, no devices, or no such memory, if `PerWorker` parts
+        have another number of rows than the mesh has workers, or if `PerShard` parts have another
+        number of shards.
+    """
+    if isinstance(mesh, AbstractMesh):
+        raise ValueError(
+            "place_state needs a mesh with devices; got an AbstractMesh. Give the mesh that"
+            " make_train_step gets."
+        )
+    check_memory_kind(memory_kind, mesh.local_devices)
+    workers = number_of_workers(mesh, axis_name)
+    for path, node in jax.tree_util.tree_leaves_with_path(state, is_leaf=_is_part):
+        _check_rows(path_text(path), node, workers)
+        if isinstance(node, PerShard):
+            _check_shards(path_text(path), node, mesh)
+    return jax.tree.map(
+        _placed, state, state_shardings(state, params, mesh, axis_name, memory_kind)
+    )
+
+
+def _placed(x: Any, sharding: NamedSharding) -> jax.Array:
+    host = as_numpy(x)
+    host = host.astype(jax.dtypes.canonicalize_dtype(host.dtype), copy=False)
+    # A copy: JAX may use memory on the host as it is, and a step overwrites what it is donated.
+    placed = jax.make_array_from_callback(
+        host.shape, sharding, lambda index: np.array(host[index], order="C")
+    )
+    return as_key_of(placed, x)
+
+
+def _check_rows(where: str, node: Any, workers: int) -> None:
+    """ValueError unless the `PerWorker` parts of `node` have one row for each worker."""
+    parts = jax.tree.leaves(node, is_leaf=_is_per_worker)
+    own = jax.tree.leaves([part for part in parts if _is_per_worker(part)])
+    if wrong := sorted({np.shape(x)[:1] for x in own} - {(workers,)}):
+        rows = wrong[0][0] if wrong[0] else "no"
+        raise ValueError(
+            f"the state at {where!r} has {rows} rows, and the mesh has {workers} workers: call"
+            f" reshard_workers(state, {workers}) first."
+        )
+
+
+def _check_shards(where: str, node: PerShard, mesh: AnyMesh) -> None:
+    """ValueError unless the arrays of `node` have as many shards as the mesh along its axes."""
+    if unknown := [name for name in node.axes if name not in mesh.shape]:
+        raise ValueError(
+            f"the state at {where!r} is sharded over {unknown[0]!r}, and the mesh has the axes"
+            f" {tuple(mesh.shape)}: use a mesh with the axes of the saved one."
+        )
+    wanted = math.prod(mesh.shape[name] for name in node.axes)
+    parts = jax.tree.leaves(node.value, is_leaf=_is_per_worker) if node.axes else []
+    found = {
+        np.shape(x)[axis : axis + 1]
+        for part in parts
+        for axis in [int(_is_per_worker(part))]
+        for x in jax.tree.leaves(part)
+    }
+    if wrong := sorted(found - {(wanted,)}):
+        shards = wrong[0][0] if wrong[0] else "no"
+        raise ValueError(
+            f"the state at {where!r} has {shards} shards, and the mesh has {wanted} along"
+            f" {node.axes}. Shards cannot be changed: keep the model's axes, or start with a new"
+            " init_state."
+        )
+
+
+def _overlap(old: int, new: int) -> np.ndarray:
+    """(new, old) matrix: overlap of each new share with each old one; rows add up to 1."""
+    start = np.maximum.outer(np.arange(new) / new, np.arange(old) / old)
+    end = np.minimum.outer((np.arange(new) + 1) / new, (np.arange(old) + 1) / old)
+    return np.maximum(end - start, 0) * new
+
+
+def _vmapped(function: Callable, times: int) -> Callable:
+    for _ in range(times):
+        function = jax.vmap(function)
+    return function
+
+
+def _is_part(node: Any) -> bool:
+    return isinstance(node, PerShard | PerWorker)
+
+
+def _is_per_worker(node: Any) -> bool:
+    return isinstance(node, PerWorker)
