@@ -14,15 +14,7 @@ from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.collectives.finiteness import nan_unless
 from jaxcompress.feedback.memories import where_finite, zeros_like_memory
 from jaxcompress.ops.argument_checks import shown
-from jaxcompress.ops.trees import (
-    array_bits,
-    buckets,
-    mask,
-    merge_masked,
-    path_text,
-    sum_bits,
-    tree_bits,
-)
+from jaxcompress.ops.trees import array_bits, buckets, mask, merge_masked, path_text, tree_bits
 
 
 class CompressState(NamedTuple):
@@ -141,8 +133,9 @@ def compress(
         average = _widened(fused_mean(other, axis_name))
         average, new = transform.update(average, dense_state)
         new = jax.tree.map(where_finite, new, dense_state)
-        bits = sum_bits([reduced.bits, tree_bits(other)])
-        return (reduced.mean, average), jnp.asarray(bits, jnp.float32), state, new
+        # As a float: JAX would make int32 of an integer.
+        bits = jnp.asarray(reduced.bits, jnp.float32) + float(tree_bits(other))
+        return (reduced.mean, average), bits, state, new
 
     def split(tree, like):
         """The arrays worth compressing, judged by the arrays of `like`, and the others."""
