@@ -26,9 +26,9 @@ import tyro
 
 from benchmarks.common.environment import environment
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
-from benchmarks.compiled_sharded.cases import PROGRAMS, Options, chosen, target
 from benchmarks.compiled_sharded.measure import as_dense, compile_step
-from benchmarks.compiled_sharded.model import Shape
+from benchmarks.compiled_sharded.programs import PROGRAMS, Options, chosen, target
+from benchmarks.compiled_sharded.stacked_transformer import Shape
 from benchmarks.compiled_sharded.table import beside_dense, table
 
 PAGE = REPOSITORY / "docs" / "sharding.md"

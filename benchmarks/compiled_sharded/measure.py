@@ -8,8 +8,8 @@ from jax.sharding import Mesh
 import jaxcompress
 from benchmarks.common.results import Row
 from benchmarks.compiled.kernels import kernels
-from benchmarks.compiled_sharded.model import Shape
-from benchmarks.compiled_sharded.traced_step import shard_bytes, trace_step
+from benchmarks.compiled_sharded.sharded_step import shard_bytes, trace_step
+from benchmarks.compiled_sharded.stacked_transformer import Shape
 
 
 def compile_step(

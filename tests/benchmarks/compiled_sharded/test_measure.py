@@ -5,9 +5,9 @@ import functools
 import pytest
 
 import jaxcompress
-from benchmarks.compiled_sharded.cases import COMPRESSORS
 from benchmarks.compiled_sharded.measure import as_dense, compile_step
-from benchmarks.compiled_sharded.model import Shape
+from benchmarks.compiled_sharded.programs import COMPRESSORS
+from benchmarks.compiled_sharded.stacked_transformer import Shape
 
 SMALL = Shape(layers=2, width=64, heads=4, vocabulary=256, context=32)
 

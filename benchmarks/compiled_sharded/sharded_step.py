@@ -10,7 +10,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxcompress
-from benchmarks.compiled_sharded.model import SPECS, Shape, make_loss, parameters
+from benchmarks.compiled_sharded.stacked_transformer import SPECS, Shape, make_loss, parameters
 
 
 def trace_step(compressor: str, mesh: Mesh, shape: Shape, sequences_per_device: int) -> Any:
