@@ -46,6 +46,7 @@ NOTHING_MEASURED = {
     "learning_rates": {"only": ("table",)},
     "network": {"workers": ()},
     "scheme_survey": {"only": ("table",)},
+    "sharded_network": {"measure": False},
     "time_to_accuracy": {"workers": ()},
     "training": {"only": ("table",)},
 }
