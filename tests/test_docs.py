@@ -3,6 +3,7 @@
 import importlib.util
 import inspect
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from fast_compilation import FAST_COMPILATION
 from helpers import FLOAT32, first_state, mean_over_workers, random_updates, run
 
 import jaxcompress
@@ -64,6 +66,7 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(path):
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(blocks)],
         cwd=DOCS.parent,
+        env=os.environ | {"XLA_FLAGS": FAST_COMPILATION},
         capture_output=True,
         text=True,
         timeout=300,

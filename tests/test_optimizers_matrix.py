@@ -73,13 +73,24 @@ def assert_learns_as_dense(name: str, expression: str) -> None:
     assert trained(name, parse(expression)) >= of_dense(name) - POINTS
 
 
-# One process takes all runs of an optimizer, so that its dense run is made once.
-every_optimizer = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in OPTIMIZERS]
+# In each run of the tests `adam` follows every compressor, and every other optimizer follows one of
+# them in turn. The other pairs are among the slow tests.
+def marks(number: int, name: str, compressor: int) -> list[pytest.MarkDecorator]:
+    always = name == "adam" or number % len(COMPRESSORS) == compressor
+    # One process takes all runs of an optimizer, so that its dense run is made once.
+    return [pytest.mark.xdist_group(name), *([] if always else [pytest.mark.slow])]
+
+
+every_pair = pytest.mark.parametrize(
+    ("name", "expression"),
+    [
+        pytest.param(name, expression, marks=marks(number, name, compressor))
+        for number, name in enumerate(OPTIMIZERS)
+        for compressor, expression in enumerate(COMPRESSORS)
+    ],
 )
 
 
-@pytest.mark.parametrize("expression", COMPRESSORS)
-@every_optimizer
+@every_pair
 def test_every_optimizer_learns_as_its_dense_twin_after_every_compressor(name, expression):
     assert_learns_as_dense(name, expression)

@@ -26,8 +26,8 @@ TENSOR_AXES = {
     "Dense_0/bias": -1,
     "Dense_1/kernel": -2,
 }
-# XLA cannot split a lookup by rows and by features at once, and its compiler ends the process. A
-# table of characters is small.
+# With both axes, XLA cannot split a lookup by rows and by features at once, and its compiler ends
+# the process. A table of characters is small.
 LOOKED_UP = ["embedding"]
 # Of `--scan-layers`: the parameters of all layers in one array, layers first.
 STACKED = "blocks"
@@ -71,7 +71,7 @@ def _split_axes(keys: list[str], shape: tuple[int, ...], mesh: jax.sharding.Mesh
     tensor, fsdp = mesh.shape["tensor"], mesh.shape["fsdp"]
     if tensor > 1 and (axis := TENSOR_AXES.get("/".join(keys[-2:]))) is not None:
         split[axis] = "tensor"
-    if keys[-1:] == LOOKED_UP:
+    if tensor > 1 and keys[-1:] == LOOKED_UP:
         return split
     first = 1 if STACKED in keys else 0
     free = [

@@ -65,8 +65,22 @@ def run_on(nodes, compressor, updates, state=None):
     return jax.jit(step)(updates)[0]
 
 
-@pytest.mark.parametrize("nodes", [1, 2, 4, 8])
-@pytest.mark.parametrize("text", INTER)
+# Of the two ends, one node and nodes of one device, each run of the tests takes these two.
+AT_THE_ENDS = ("block_top_k(0.1, block=64)", "two_phase(qsgd(8, group=64))")
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        pytest.param(
+            text,
+            nodes,
+            marks=[] if nodes in (2, 4) or text in AT_THE_ENDS else [pytest.mark.slow],
+        )
+        for text in INTER
+        for nodes in (1, 2, 4, 8)
+    ],
+)
 def test_the_law_over_all_devices(text, nodes):
     updates = random_updates(0, TREE, 8)
     mean, residual = run_on(nodes, hierarchical(dense(), parse(text)), updates)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -40,9 +41,12 @@ def stop_after(step: int, workdir: Path, signal_number: int) -> subprocess.Compl
     return finish(process)
 
 
-def kill_after(step: int, workdir: Path) -> None:
-    """Starts the run and kills it once it has logged `step` steps."""
-    assert stop_after(step, workdir, signal.SIGKILL).returncode == -signal.SIGKILL
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory) -> Path:
+    """The workdir of a run that was killed with several checkpoints behind it."""
+    workdir = tmp_path_factory.mktemp("killed")
+    assert stop_after(124, workdir, signal.SIGKILL).returncode == -signal.SIGKILL
+    return workdir
 
 
 def last_logged_step(workdir: Path) -> int:
@@ -73,8 +77,8 @@ def assert_same_end(workdir: Path, summary: dict, uninterrupted: tuple[Path, dic
         np.testing.assert_array_equal(found[path], array, err_msg=path)
 
 
-def test_run_killed_in_the_middle_ends_bit_identical(tmp_path, uninterrupted):
-    kill_after(92, tmp_path)
+def test_run_killed_in_the_middle_ends_bit_identical(tmp_path, killed, uninterrupted):
+    shutil.copytree(killed, tmp_path, dirs_exist_ok=True)
     resumed = train(*LONG, "--workdir", str(tmp_path))
     assert "resumes after step" in resumed.stderr
     assert_same_end(tmp_path, summary_of(resumed), uninterrupted)
@@ -94,8 +98,8 @@ def test_run_stopped_by_sigterm_saves_and_ends_bit_identical(tmp_path, uninterru
     assert_same_end(tmp_path, summary_of(resumed), uninterrupted)
 
 
-def test_run_with_a_damaged_last_checkpoint_ends_bit_identical(tmp_path, uninterrupted):
-    kill_after(124, tmp_path)
+def test_run_with_a_damaged_last_checkpoint_ends_bit_identical(tmp_path, killed, uninterrupted):
+    shutil.copytree(killed, tmp_path, dirs_exist_ok=True)
     steps = [
         int(path.name) for path in (tmp_path / "checkpoints").iterdir() if path.name.isdecimal()
     ]

@@ -42,6 +42,7 @@ def test_a_page_without_one_pair_of_marks_is_refused(text, tmp_path):
 
 NOTHING_MEASURED = {
     "compiled": {"platform": ("none",)},
+    "compiled_sharded": {"platform": ("none",)},
     "learning_rates": {"only": ("table",)},
     "network": {"workers": ()},
     "scheme_survey": {"only": ("table",)},

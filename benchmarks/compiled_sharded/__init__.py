@@ -1,0 +1,1 @@
+"""What does the training step of a sharded transformer send over the slow axis, and hold?"""

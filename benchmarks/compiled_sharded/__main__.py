@@ -1,0 +1,58 @@
+"""What does a sharded 1.3-billion-parameter transformer's step send and hold? Compiled, never run.
+
+    python -m benchmarks.compiled_sharded                      all programs: half an hour
+    python -m benchmarks.compiled_sharded --platform h100 --workers 2 --only power_sgd
+    python -m benchmarks.compiled_sharded --platform none      the table in docs/sharding.md
+
+The programs are for 2 and 16 nodes of 8 H100, and for 16 rows of 16 chips of a TPU v5e slice. The
+model is sharded inside a node or a row, over the fast axis ``fsdp``, and nodes average gradients
+over the slow axis ``data``. `benchmarks.compiled` says what the compilers need. The columns:
+
+- `slow_…`, `fast_…`: what one device sends over an axis per step, with ring collectives, counted in
+  the compiled program. A collective over both axes counts for both. The texts list executions,
+  operation, dtypes, and input in bytes.
+- `kernels`: what a GPU launches. A loop counts once, and so do the layers inside one.
+- `temp_bytes`: memory beyond arguments and results. `held_bytes`: arguments and results, where a
+  result that takes the place of an argument counts once. The error memory is an argument, whose
+  place its new value takes. `shard_bytes`: the gradients' shards of one device, in float32.
+
+The last line fails if the collectives over the fast axis send other bytes than the dense program's.
+"""
+
+import time
+
+import jax
+import tyro
+
+from benchmarks.common.environment import environment
+from benchmarks.common.pages import REPOSITORY, markdown, write_between
+from benchmarks.compiled_sharded.measure import as_dense, compile_step
+from benchmarks.compiled_sharded.programs import PROGRAMS, Options, chosen, target
+from benchmarks.compiled_sharded.stacked_transformer import Shape
+from benchmarks.compiled_sharded.table import beside_dense, table
+
+PAGE = REPOSITORY / "docs" / "sharding.md"
+
+
+def main(options: Options) -> None:
+    """Compiles one program after the other and saves after each, so that none is lost."""
+    # With libtpu in this environment, JAX would look for chips.
+    jax.config.update("jax_platforms", "cpu")
+    cases, about = chosen(options), environment()
+    for case in cases:
+        begin = time.perf_counter()
+        mesh, flags = target(case)
+        columns = compile_step(case.compressor, mesh, Shape(), options.sequences_per_device, flags)
+        row = case._asdict() | columns | {"compile_s": f"{time.perf_counter() - begin:.0f}"}
+        PROGRAMS.save([row | about])
+        print(" ".join(f"{key}={value}" for key, value in row.items()), flush=True)
+    rows = PROGRAMS.read()
+    if shown := table(rows):
+        write_between(PAGE, "compiled_sharded", markdown(shown))
+        print(markdown(shown))
+    different = [row for row, dense in beside_dense(rows) if as_dense(row, dense) == "different"]
+    assert not different, f"other bytes than dense over the fast axis: {different}"
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options, description=__doc__))

@@ -1,0 +1,1 @@
+"""How fast does a sharded model train over a slow network?"""
