@@ -115,6 +115,7 @@ TESTS_WITHOUT_A_FILE = {
     "tests/train/test_resume.py",
     "tests/train/test_bad_input.py",
     "tests/distributed/test_two_processes.py",
+    "tests/distributed/test_shards_laws.py",
 }
 
 
