@@ -26,8 +26,9 @@ TENSOR_AXES = {
     "Dense_0/bias": -1,
     "Dense_1/kernel": -2,
 }
-# With both axes, XLA cannot split a lookup by rows and by features at once, and its compiler ends
-# the process. A table of characters is small.
+# Where a table is split by features, XLA splits what follows by features too, and sends almost twice
+# the bytes inside a worker. With both axes its compiler ends the process. A table of characters is
+# small.
 LOOKED_UP = ["embedding"]
 # Of `--scan-layers`: the parameters of all layers in one array, layers first.
 STACKED = "blocks"
@@ -71,7 +72,7 @@ def _split_axes(keys: list[str], shape: tuple[int, ...], mesh: jax.sharding.Mesh
     tensor, fsdp = mesh.shape["tensor"], mesh.shape["fsdp"]
     if tensor > 1 and (axis := TENSOR_AXES.get("/".join(keys[-2:]))) is not None:
         split[axis] = "tensor"
-    if tensor > 1 and keys[-1:] == LOOKED_UP:
+    if keys[-1:] == LOOKED_UP:
         return split
     first = 1 if STACKED in keys else 0
     free = [
