@@ -26,9 +26,9 @@ TENSOR_AXES = {
     "Dense_0/bias": -1,
     "Dense_1/kernel": -2,
 }
-# Where a table is split by features, XLA splits what follows by features too, and sends almost twice
-# the bytes inside a worker. With both axes its compiler ends the process. A table of characters is
-# small.
+# Where a table is split by features, XLA splits what follows by features too, and sends almost
+# twice the bytes inside a worker. With both axes its compiler ends the process. A table of
+# characters is small.
 LOOKED_UP = ["embedding"]
 # Of `--scan-layers`: the parameters of all layers in one array, layers first.
 STACKED = "blocks"
