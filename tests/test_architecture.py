@@ -6,6 +6,7 @@ miss it.
 """
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -378,6 +379,22 @@ def long_files(root: Path) -> list[str]:
     ]
 
 
+def unchecked_shapes(root: Path) -> list[str]:
+    """Files whose annotations have shapes that pytest does not check."""
+    options = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    arguments = options["tool"]["pytest"]["ini_options"]["addopts"]
+    option = "--jaxtyping-packages="
+    (packages,) = (one.removeprefix(option) for one in arguments if one.startswith(option))
+    checked = tuple(f"{name}." for name in packages.split(","))
+    return [
+        f"{path}:{line}: {option}… of pyproject.toml lacks this module"
+        for path, tree in sources(root, "jaxcompress")
+        for line, name in imported(tree)
+        if name == "jaxtyping"
+        and not f"{path.removesuffix('.py').replace('/', '.')}.".startswith(checked)
+    ]
+
+
 def mirrorless_tests(root: Path) -> list[str]:
     """Test files that mirror no source file, name for name."""
     found = []
@@ -537,6 +554,11 @@ BROKEN = [
         schemes_that_know_schemes,
         {"jaxcompress/contrib/a.py": "import jaxcompress.contrib.b"},
         "only as `inner`",
+    ),
+    (
+        unchecked_shapes,
+        {"jaxcompress/contrib/a.py": "from jaxtyping import Array"},
+        "lacks this module",
     ),
     (mirrorless_tests, {"tests/ops/test_a.py": ""}, "no ops/a.py"),
     (mirrorless_tests, {"tests/train/test_a.py": ""}, "no train/a.py"),

@@ -68,6 +68,7 @@ def prepare_run(config: Config, at_exit: contextlib.ExitStack) -> Run:
         expression = jaxcompress.unparse(compressor)
     check_nodes(config, compressor)
     check_memory(config, compressor)
+    check_optimizer_of_shards(config)
     join_processes(config)
     check_equal_settings(config, expression)
     mesh = make_mesh(config)
@@ -117,6 +118,16 @@ def check_memory(config: Config, compressor: jaxcompress.Compressor) -> None:
         raise InputError(
             f"--optimizer {config.optimizer} sends its momentum, which needs an error memory; got"
             f" {compressor!r}. Give error_feedback({compressor!r})."
+        )
+
+
+def check_optimizer_of_shards(config: Config) -> None:
+    """Raises an `InputError` if a sharded model has an optimizer that sends its momentum."""
+    if config.optimizer in MOMENTUM_SENDERS and config.devices_per_worker > 1:
+        raise InputError(
+            f"--optimizer {config.optimizer} sends its momentum, of whole arrays; got"
+            f" fsdp={config.fsdp} and tensor={config.tensor}, which split arrays. Use another"
+            " optimizer, or leave these out."
         )
 
 

@@ -303,6 +303,26 @@ def test_a_step_keeps_all_placements():
         assert x.sharding.is_equivalent_to(first, x.ndim)
 
 
+def test_extra_stays_replicated():
+    mesh = mesh_of(2, 4)
+    params = params_on(mesh)
+    optimizer = optax.chain(on_shards(compress(top_k(0.1)), params), optax.sgd(0.1))
+
+    def with_sums(params, extra, batch):
+        # XLA would keep these sums sharded as the kernel is.
+        sums = extra["sums"] + params["kernel"].sum(0)
+        return loss_fn(params, {}, batch)[0], ({"sums": sums}, {})
+
+    state = jaxcompress.init_state(optimizer, params, mesh)
+    extra = jaxcompress.replicate({"sums": np.zeros(64, np.float32)}, mesh)
+    batch = jaxcompress.shard_batch({"x": np.ones((8, 40)), "y": np.ones((8, 24))}, mesh)
+    step = jaxcompress.make_train_step(with_sums, optimizer, mesh)
+    compiled = step.lower(params, state, extra, batch).compile()
+    for _ in range(2):
+        params, state, extra, _ = compiled(params, state, extra, batch)
+    assert extra["sums"].sharding.is_fully_replicated
+
+
 def test_a_momentum_is_sharded_though_parameters_are_not_placed_yet():
     mesh = mesh_of(2, 4)
     optimizer = optax.chain(on_shards(compress(top_k(0.1)), params_on(mesh)), optax.adam(0.1))

@@ -1,5 +1,6 @@
 """A sharded model trains as a whole one does, and only shards cross between workers."""
 
+import contextlib
 import dataclasses
 
 import jax
@@ -16,8 +17,9 @@ from train.data.text import make_text
 from train.errors import InputError
 from train.loop import train
 from train.models.build_model import build_model
-from train.processes import workers_of
+from train.processes import make_mesh, workers_of
 from train.sharding import init_on_mesh, parameter_shardings
+from train.startup import prepare_run
 
 SENTENCE = "the quick brown fox jumps over the lazy dog. "
 WHOLE = Config(
@@ -116,7 +118,21 @@ def test_an_axis_that_does_not_divide_stays_whole():
     mesh = mesh_of(FSDP)
     found = parameter_shardings({"w": jax.ShapeDtypeStruct((6, 10), "float32")}, mesh)
     assert found["w"].spec == P(None, None)
-    assert workers_of(mesh) == 2
+
+
+def test_the_workers_of_a_sharded_mesh_are_not_its_devices():
+    assert workers_of(mesh_of(BOTH)) == 2
+
+
+def test_a_worker_has_devices_of_one_process_only():
+    with pytest.raises(InputError, match=r"3 devices of one process, and this process has 8"):
+        make_mesh(dataclasses.replace(WHOLE, workers=None, fsdp=3))
+
+
+def test_an_optimizer_that_sends_its_momentum_is_refused():
+    config = dataclasses.replace(FSDP, optimizer="onebit_adam", compressor="error_feedback(sign())")
+    with pytest.raises(InputError, match=r"onebit_adam sends its momentum.*got fsdp=4"):
+        prepare_run(config, contextlib.ExitStack())
 
 
 @pytest.mark.parametrize(
