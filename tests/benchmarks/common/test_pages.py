@@ -47,6 +47,7 @@ NOTHING_MEASURED = {
     "network": {"workers": ()},
     "scheme_survey": {"only": ("table",)},
     "sharded_network": {"measure": False},
+    "sharded_training": {"measure": False},
     "time_to_accuracy": {"workers": ()},
     "training": {"only": ("table",)},
 }

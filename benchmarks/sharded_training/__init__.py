@@ -1,0 +1,1 @@
+"""The accuracy of compressing shards, beside that of compressing whole arrays."""
