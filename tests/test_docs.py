@@ -128,23 +128,29 @@ def test_every_option_of_the_reference_has_its_line():
     assert {option for option in options if f"`{option}`" not in named} == set()
 
 
-def pairs_that_can_be_built() -> list[str]:
-    """All pairs with a ✓ in the table of compositions, on a mesh of one axis."""
-    found = []
-    for outer, inner in itertools.product(GENERATE.OUTER, GENERATE.INNER):
-        try:
-            jaxcompress.parse(outer.format(inner))
-        except jaxcompress.ExpressionError:
-            continue
-        # Two axes: tests/collectives/test_hierarchical.py.
-        if "hierarchical" not in outer:
-            found.append(outer.format(inner))
-    return found
+# All pairs of the table of compositions on a mesh of one axis. Two axes:
+# tests/collectives/test_hierarchical.py.
+PAIRS = [
+    outer.format(inner)
+    for outer, inner in itertools.product(GENERATE.OUTER, GENERATE.INNER)
+    if "hierarchical" not in outer
+]
+
+
+def can_be_built(text: str) -> bool:
+    """Whether the table has a ✓ there."""
+    try:
+        jaxcompress.parse(text)
+    except jaxcompress.ExpressionError:
+        return False
+    return True
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", pairs_that_can_be_built())
+@pytest.mark.parametrize("text", PAIRS)
 def test_every_pair_that_can_be_built_keeps_the_law(text):
+    if not can_be_built(text):
+        pytest.skip("cannot be built")
     compressor, updates = jaxcompress.parse(text), random_updates(0, LIKE)
     outcome = run(compressor, updates, first_state(compressor, LIKE))
     # The memory is zero before this first step.
@@ -157,4 +163,4 @@ def test_every_pair_that_can_be_built_keeps_the_law(text):
 
 
 def test_pairs_are_looked_for():
-    assert len(pairs_that_can_be_built()) > 100
+    assert sum(map(can_be_built, PAIRS)) > 100

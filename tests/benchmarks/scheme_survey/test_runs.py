@@ -33,17 +33,11 @@ def test_all_schemes_except_those_left_out_are_trained():
     assert set(names()) == set(SCHEMES) - set(LEFT_OUT)
 
 
-# One scheme is trained in each run of the tests, the others among the slow ones: tests/train trains
-# `top_k` on MNIST, `sign` on the digits and `power_sgd` on text.
-ALWAYS = "momentum_correction"
-every_scheme = pytest.mark.parametrize(
-    "name",
-    [pytest.param(one, marks=[] if one == ALWAYS else [pytest.mark.slow]) for one in names()],
-)
-
-
+# tests/train trains `top_k` on MNIST, `sign` and `momentum_correction` on the digits and `power_sgd`
+# on text in each run of the tests.
+@pytest.mark.slow
 @needs_mnist
-@every_scheme
+@pytest.mark.parametrize("name", names())
 def test_every_scheme_learns_in_200_steps(name):
     # With XLA's own flags, as users run it.
     summary = summary_of(finish(start(*arguments(name), flags=""), timeout_seconds=1800))
