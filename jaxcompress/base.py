@@ -56,8 +56,8 @@ class Compressor(NamedTuple):
 class PerWorker:
     """State that differs between workers; all other state is replicated.
 
-    Inside a step, `value` holds the arrays of one worker, ``(…)``. Outside, it holds those of all
-    workers, ``(workers, …)``, sharded over the mesh axis: see `jaxcompress.init_state`.
+    Inside a step, `value` holds one worker's arrays, ``(…)``. Outside, it holds those of all,
+    ``(workers, …)``, sharded over the mesh axis: see `jaxcompress.init_state`.
     """
 
     value: Any
@@ -86,15 +86,14 @@ class Call:
 
 
 def parseable(constructor: Callable) -> Callable:
-    """Records the call in what `constructor` returns, for `jaxcompress.parse` to repeat.
-
-    A text calls yours as ``module.name``, so define it at the top level of a module.
-    """
+    """Records the call for `jaxcompress.parse`; define yours at the top level of a module."""
     signature = inspect.signature(constructor)
 
     @functools.wraps(constructor)
     def construct(*args, **kwargs):
         made = constructor(*args, **kwargs)
+        if not isinstance(made, Compressor) and not callable(made):
+            raise TypeError(f"it returns a compressor or a function; got {made!r}.")
         call = Call(construct, signature.bind(*args, **kwargs).arguments)
         if isinstance(made, Compressor):
             return made._replace(call=call)

@@ -113,7 +113,7 @@ def _imported(module: str) -> ModuleType:
     """The module of this name; a `LookupError` says why it cannot be imported."""
     try:
         return importlib.import_module(module)
-    except Exception as error:  # a module can raise anything
+    except (Exception, SystemExit) as error:  # a module can raise anything
         raise LookupError(
             f"module {module!r} cannot be imported: {type(error).__name__}: {error}"
         ) from error

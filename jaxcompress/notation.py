@@ -37,7 +37,7 @@ def parse(text: str, modules: Sequence[str] = ()) -> Compressor:
         or it names an unknown constructor or argument (the message suggests the nearest name), or a
         constructor refuses a value (with its own message), or a module is not in `modules` or
         cannot be imported.
-      ValueError: if `modules` is one text instead of a sequence of names.
+      ValueError: if `modules` is no tuple or list of names.
 
     Example:
       >>> parse("error_feedback(top_k(density=0.01))")
@@ -47,8 +47,8 @@ def parse(text: str, modules: Sequence[str] = ()) -> Compressor:
         raise ExpressionError(
             "parse reads text, as in parse('top_k(0.01)'), and got no text", type(text).__name__, 1
         )
-    if isinstance(modules, str):
-        raise ValueError(f"modules are names, as in modules=('mine',); got the text {modules!r}.")
+    if not isinstance(modules, tuple | list) or not all(isinstance(x, str) for x in modules):
+        raise ValueError(f"modules are names, as in modules=('mine',); got {modules!r}.")
     line = text.replace("\r", " ").replace("\n", " ").replace("\t", " ").strip()
     tree = syntax_tree(line)
     reader = Reader(line, library_constructors(), tuple(modules))

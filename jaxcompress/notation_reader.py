@@ -95,6 +95,8 @@ class Reader(NamedTuple):
             return constructor(*args, **kwargs)
         except (ValueError, TypeError, ArithmeticError) as error:
             return self.fail(node, f"{name}: {error}")
+        except Exception as error:  # a user's constructor can raise anything
+            return self.fail(node, f"{name}: {type(error).__name__}: {error}")
 
     def _constructor(self, node: ast.expr) -> tuple[str, Callable]:
         """What a text calls, by its name in the text: ``top_k`` or ``mine.outliers``."""

@@ -49,6 +49,16 @@ def after(*, steps: int, first: int = 0):
     return lambda count: 1 * (count >= steps + first)
 
 
+@parseable
+def raises(error: str):
+    raise {"KeyError": KeyError, "OSError": OSError}[error]("its reason")
+
+
+@parseable
+def returns(value=None):
+    return value
+
+
 def undecorated():
     CALLED.append("undecorated")
     return dense()
@@ -90,9 +100,10 @@ FILES = {
     "own_never.py": "raise AssertionError('imported')",
     "own_broken.py": "import jaxcompress\njaxcompress.no_such_function()",
     "own_syntax.py": "def (",
+    "own_exit.py": "raise SystemExit('bye')",
 }
 MODULES = ("own_codecs", "own_package", "own_package.inner.codecs", "own_plain")
-BROKEN = ("own_broken", "own_syntax", "own_missing")
+BROKEN = ("own_broken", "own_syntax", "own_missing", "own_exit")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -256,9 +267,26 @@ def test_no_refused_text_has_called_anything():
     assert own_codecs.CALLED == []
 
 
-def test_modules_given_as_one_text_are_refused():
-    with pytest.raises(ValueError, match=r"as in modules=\('mine',\); got the text 'own_codecs'"):
-        parse("own_codecs.outliers(2.0)", "own_codecs")
+@pytest.mark.parametrize("modules", ["own_codecs", None, 5, (None,), b"own_codecs"])
+def test_modules_that_are_no_sequence_of_names_are_refused(modules):
+    with pytest.raises(ValueError, match=r"as in modules=\('mine',\); got "):
+        parse("own_codecs.outliers(2.0)", modules)
+
+
+@pytest.mark.parametrize(
+    ("text", "reported"),
+    [
+        ("own_codecs.raises('KeyError')", "own_codecs.raises: KeyError: 'its reason'"),
+        ("own_codecs.raises('OSError')", "own_codecs.raises: OSError: its reason"),
+        ("own_codecs.returns()", "own_codecs.returns: it returns a compressor or a function"),
+        ("own_codecs.returns(3)", "got 3"),
+    ],
+)
+def test_whatever_a_constructor_does_is_reported_with_its_place(text, reported):
+    with pytest.raises(ExpressionError) as error:
+        parse(text, MODULES)
+    assert reported in str(error.value)
+    assert error.value.column == 1
 
 
 def test_a_list_of_modules_is_as_good_as_a_tuple():

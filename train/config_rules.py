@@ -99,7 +99,8 @@ def check_shards(config: Config) -> None:
     if config.vmap or config.nodes is not None:
         raise InputError(
             "fsdp and tensor give each worker devices of its own, which are its node; got"
-            f" vmap={config.vmap} and nodes={config.nodes}. Omit these, or fsdp and tensor."
+            f" {f'nodes={config.nodes}' if config.nodes is not None else 'vmap=True'} too. Omit"
+            " one of the two."
         )
     if config.tensor > 1 and config.model != "transformer":
         raise InputError(

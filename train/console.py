@@ -75,6 +75,10 @@ class Reporter:
             self._log = MetricsLog(run.workdir if is_main else None, done)
         self._display = ProgressDisplay(run.config.name, done, total_steps, shown=is_main)
 
+    def compiling(self) -> None:
+        """Prints a line before what may take minutes."""
+        self._display.line(f"{self._run.config.name}: compiling the training step")
+
     def introduce(self, params: Any, sent: BytesPerStep) -> None:
         """Prints one line that says what is about to be trained."""
         run, config = self._run, self._run.config

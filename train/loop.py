@@ -82,6 +82,8 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
             return build_program(loss, optimizer, variables, example, mesh, config.micro_batches)
 
         # Step: compiled, and restored from the last checkpoint.
+        reporter = at_exit.enter_context(contextlib.closing(Reporter(run, plan.total)))
+        reporter.compiling()
         state, program = build(run.compressor)
         dense = program if is_dense(run.compressor) else build(jaxcompress.dense())[1]  # never runs
         sent = count_bytes(program, dense, has_choices(config, run.compressor))
@@ -92,7 +94,6 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         del variables  # a restored state needs no memory for the initial one
         kept = max(plan.per_epoch, plan.log_every, config.max_skipped_steps + 1)
         history = History(kept, progress.history)
-        reporter = at_exit.enter_context(contextlib.closing(Reporter(run, plan.total)))
         reporter.introduce(state.params, sent)
 
         def save(step: int, summary: Summary | None = None) -> None:

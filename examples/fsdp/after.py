@@ -69,11 +69,13 @@ def main(steps=100, context=64):
     optimizer = optax.chain(link, optax.adamw(3e-3))
     state = jc.init_state(optimizer, params, mesh)
     train_step = jc.make_train_step(loss_fn, optimizer, mesh)
-    for _ in range(steps):
+    for step in range(steps):
         starts = rng.integers(text.size - context, size=32)
         batch = text[starts[:, None] + np.arange(context + 1)]
         batch = jc.shard_batch(batch, mesh, ("data", "fsdp"))
         params, state, _, metrics = train_step(params, state, {}, batch)
+        if step % 20 == 0:
+            print(f"step {step}, loss {metrics['loss']:.3f}", flush=True)
     print(f"loss {metrics['loss']:.3f}, {params['blocks'][0]['up'].sharding.spec}")
     return float(metrics["loss"])
 

@@ -74,10 +74,12 @@ def main(steps=100, context=64):
         return optax.apply_updates(params, updates), state, loss
 
     rows = NamedSharding(mesh, P(("data", "fsdp")))
-    for _ in range(steps):
+    for step in range(steps):
         starts = rng.integers(text.size - context, size=32)
         batch = text[starts[:, None] + np.arange(context + 1)]
         params, state, loss = train_step(params, state, jax.device_put(batch, rows))
+        if step % 20 == 0:
+            print(f"step {step}, loss {loss:.3f}", flush=True)
     print(f"loss {loss:.3f}, {params['blocks'][0]['up'].sharding.spec}")
     return float(loss)
 

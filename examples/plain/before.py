@@ -1,4 +1,7 @@
-"""Plain functions, `jax.jit` and Orbax: two layers learn to read digits."""
+"""Plain functions, `jax.jit` and Orbax: two layers learn to read digits.
+
+python before.py FOLDER     checkpoints are saved there; the same folder resumes
+"""
 
 import sys
 
@@ -63,4 +66,4 @@ def main(folder, steps=200):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1]) if len(sys.argv) == 2 else sys.exit(__doc__)

@@ -153,11 +153,13 @@ def hybrid_mesh(axes: Mapping[str, int]) -> Mesh:
       ValueError: if the axes do not take all devices.
     """
     devices = data_mesh().devices
-    names, sizes = tuple(axes), list(axes.values())
-    of_one = math.prod(sizes[1:])
-    if sizes[:1] == [-1] and of_one > 0:
-        sizes[0] = devices.size // of_one
-    whole = all(type(size) is int and size > 0 for size in sizes)
+    if not isinstance(axes, Mapping):
+        raise ValueError(f'axes are a dict, as in {{"data": 2, "fsdp": 4}}; got {axes!r}.')
+    names, sizes = tuple(axes), [int(x) if isinstance(x, np.integer) else x for x in axes.values()]
+    whole = all(type(size) is int and size > 0 for size in sizes[1:])
+    if sizes[:1] == [-1] and whole:
+        sizes[0] = devices.size // math.prod(sizes[1:])
+    whole = whole and all(type(size) is int and size > 0 for size in sizes[:1])
     if not whole or not names or math.prod(sizes) != devices.size:
         raise ValueError(
             f"the axes of hybrid_mesh take all {devices.size} devices together; got {dict(axes)}."

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from jaxcompress.distributed.shards import PerShard
 from jaxcompress.feedback.momentum_correction import MomentumCorrectionState
 from jaxcompress.transform import CompressState
 
@@ -46,6 +47,8 @@ def _chains(state: Any) -> list[list[Any]]:
     """The named tuples that an update passes through: one list, or one for each group of the
     partitions in it.
     """
+    if isinstance(state, PerShard):
+        return _chains(state.value)
     if isinstance(state, CompressState):
         # Its `dense` state is the same momentum, for the arrays that travel dense.
         return _chains(state.inner)

@@ -14,6 +14,8 @@ from jax.sharding import PartitionSpec as P
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.distributed.momentum_check import check_one_momentum
 from jaxcompress.distributed.offload import check_memory_kind
+from jaxcompress.distributed.shard_checks import check_placed
+from jaxcompress.distributed.shards import parameter_specs
 from jaxcompress.distributed.specs import state_shardings
 from jaxcompress.distributed.virtual import AnyMesh, sharding
 from jaxcompress.ops.trees import path_text
@@ -30,6 +32,12 @@ def replicate(tree: Any, mesh: AnyMesh) -> Any:
 
 def shard_batch(batch: Any, mesh: AnyMesh, axis_name: AxisName = "data") -> Any:
     """Splits a batch over the workers: from this process's rows to arrays of all processes' rows.
+
+    Args:
+      batch: A tree of arrays, whose first axis counts this process's rows.
+      mesh: The mesh.
+      axis_name: The axis, or axes, over which rows are split: those of the workers, and for a
+        fully sharded model also those of its shards.
 
     Raises:
       ValueError: if the rows do not divide evenly among this process's workers, or an array has no
@@ -70,7 +78,7 @@ def init_state(
     Args:
       optimizer: An Optax chain with `compress` in it.
       params: The parameters.
-      mesh: From `data_mesh`, or a `VirtualMesh`.
+      mesh: From `data_mesh` or `hybrid_mesh`, or a `VirtualMesh`.
       axis_name: The axis of the workers.
       memory_kind: Where `PerWorker` parts, such as error memories, are kept between steps.
         ``"pinned_host"`` saves the device one copy of the gradients, if the backend has such a
@@ -81,8 +89,9 @@ def init_state(
       The state, with `PerWorker` parts of ``(workers, …)``.
 
     Raises:
-      ValueError: if the mesh has no such axis, no devices, or no such memory, or if a momentum
-        follows `compress` with `momentum_correction`.
+      ValueError: if the mesh has no such axis, no devices, or no such memory, if a momentum
+        follows `compress` with `momentum_correction`, or if parameters are sharded otherwise than
+        `on_shards` was told.
     """
     if isinstance(mesh, AbstractMesh):
         raise ValueError(
@@ -95,6 +104,7 @@ def init_state(
     shapes = jax.eval_shape(optimizer.init, params)
     check_one_momentum(shapes)
     shardings = state_shardings(shapes, params, mesh, axis_name, memory_kind)
+    check_placed(params, parameter_specs(shapes))
 
     def init(params):
         return _map_per_worker(

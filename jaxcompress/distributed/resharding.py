@@ -12,7 +12,7 @@ from jax.sharding import AbstractMesh, NamedSharding
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.distributed.offload import check_memory_kind, to_device
 from jaxcompress.distributed.placement import as_key_of, as_numpy, number_of_workers
-from jaxcompress.distributed.shards import PerShard
+from jaxcompress.distributed.shards import PerShard, check_sizes
 from jaxcompress.distributed.specs import state_shardings
 from jaxcompress.distributed.virtual import AnyMesh
 from jaxcompress.feedback.state_quantization import is_int8_array, read, store_to_nearest
@@ -99,7 +99,8 @@ def place_state(
     for path, node in jax.tree_util.tree_leaves_with_path(state, is_leaf=_is_part):
         _check_rows(path_text(path), node, workers)
         if isinstance(node, PerShard):
-            _check_shards(path_text(path), node, mesh)
+            check_sizes(node, mesh)
+            _check_shards(path_text(path), node)
     return jax.tree.map(
         _placed, state, state_shardings(state, params, mesh, axis_name, memory_kind)
     )
@@ -127,14 +128,9 @@ def _check_rows(where: str, node: Any, workers: int) -> None:
         )
 
 
-def _check_shards(where: str, node: PerShard, mesh: AnyMesh) -> None:
-    """ValueError unless the arrays of `node` have as many shards as the mesh along its axes."""
-    if unknown := [name for name in node.axes if name not in mesh.shape]:
-        raise ValueError(
-            f"the state at {where!r} is sharded over {unknown[0]!r}, and the mesh has the axes"
-            f" {tuple(mesh.shape)}: use a mesh with the axes of the saved one."
-        )
-    wanted = math.prod(mesh.shape[name] for name in node.axes)
+def _check_shards(where: str, node: PerShard) -> None:
+    """ValueError unless the arrays of `node` have as many shards as it says."""
+    wanted = math.prod(node.sizes)
     parts = jax.tree.leaves(node.value, is_leaf=_is_per_worker) if node.axes else []
     found = {
         np.shape(x)[axis : axis + 1]
@@ -145,8 +141,8 @@ def _check_shards(where: str, node: PerShard, mesh: AnyMesh) -> None:
     if wrong := sorted(found - {(wanted,)}):
         shards = wrong[0][0] if wrong[0] else "no"
         raise ValueError(
-            f"the state at {where!r} has {shards} shards, and the mesh has {wanted} along"
-            f" {node.axes}. Shards cannot be changed: keep the model's axes, or start with a new"
+            f"the state at {where!r} has {shards} shards, and {wanted} along {node.axes} are"
+            " needed. Shards cannot be changed: keep the model's axes, or start with a new"
             " init_state."
         )
 

@@ -6,11 +6,19 @@ from typing import Any
 
 import jax
 import optax
-from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jax.tree_util import KeyPath
 
 from jaxcompress._compat import automatic_axes
-from jaxcompress.base import AxisName
+from jaxcompress.base import Compressor
+from jaxcompress.distributed.shard_checks import (
+    axes_of,
+    check_model_axes,
+    check_not_averaged,
+    check_same_tree,
+)
+from jaxcompress.distributed.virtual import AnyMesh
 from jaxcompress.ops.trees import mask, merge_masked, path_text
 
 
@@ -26,8 +34,10 @@ class PerShard:
 
     value: Any
     axes: tuple[str, ...] = dataclasses.field(metadata={"static": True})
+    # Devices along each of these axes.
+    sizes: tuple[int, ...] = dataclasses.field(metadata={"static": True})
     # Path and spec of each of these arrays among the parameters.
-    specs: tuple[tuple[str, P], ...] = dataclasses.field(metadata={"static": True})
+    specs: tuple[tuple[KeyPath, P], ...] = dataclasses.field(metadata={"static": True})
 
 
 def on_shards(
@@ -58,28 +68,37 @@ def on_shards(
       which arrays are sharded.
 
     Raises:
-      ValueError: if an array is not placed on a mesh, if arrays are on different meshes, or if an
-        axis of the mesh is not of the type `Auto`. In `init_state` and while tracing, if an array
-        is sharded over an axis of the workers.
+      ValueError: if `link` is not a link, an array is not placed on a mesh, arrays are on different
+        meshes, or an axis of the mesh is not of the type `Auto`. In `init_state`, if an array is
+        sharded over an axis of the workers, or otherwise than `params` says. While tracing, if
+        `link` averages over an axis of the model.
 
     Example:
       >>> from jaxcompress import compress, data_mesh, error_feedback, replicate, top_k
       >>> params = replicate({"w": jax.numpy.zeros((4, 4))}, data_mesh(1))
       >>> link = on_shards(compress(error_feedback(top_k(0.01))), params)
     """
+    if not hasattr(link, "update"):
+        hint = (
+            f"; write on_shards(compress({link!r}), params)" if isinstance(link, Compressor) else ""
+        )
+        raise ValueError(f"on_shards takes a link such as compress(…); got {link!r}{hint}.")
     link = optax.with_extra_args_support(link)
     shardings = _shardings(params)
     mesh, groups = _mesh(shardings), _groups(shardings)
-    named = {axes: _named_specs(shardings, axes) for axes in groups}
+    # What `PerShard` says of each group.
+    headings = {axes: _heading(axes, mesh, shardings) for axes in groups}
     specs = jax.tree.map(lambda one: one.spec, shardings)
 
+    def kept(axes: tuple[str, ...], value: Any) -> PerShard:
+        return dataclasses.replace(headings[axes], value=_expanded(value, axes))
+
     def init(params) -> Any:
-        _check_same_tree(params, shardings)
+        check_same_tree(params, shardings)
 
         def on_one_device(params):
             return tuple(
-                PerShard(_expanded(link.init(mask(params, marks)), axes), axes, named[axes])
-                for axes, marks in groups.items()
+                kept(axes, link.init(mask(params, marks))) for axes, marks in groups.items()
             )
 
         state = jax.eval_shape(on_one_device, _shards(params, shardings))
@@ -88,7 +107,9 @@ def on_shards(
         )(params)
 
     def update(updates, state, params=None, **extra_args):
-        _check_same_tree(updates, shardings)
+        check_same_tree(updates, shardings)
+        model = _model_axes(groups)
+        _check_state(state, list(headings.values()))
         traced = {name: x for name, x in extra_args.items() if isinstance(x, jax.Array)}
         fixed = {name: x for name, x in extra_args.items() if name not in traced}
 
@@ -97,12 +118,13 @@ def on_shards(
             for (axes, marks), one in zip(groups.items(), state, strict=True):
                 own, like = mask(updates, marks), mask(params, marks)
                 mean, new = link.update(own, _squeezed(one), like, **traced, **fixed)
+                check_not_averaged(mean, axes)
                 means.append(mean)
-                states.append(PerShard(_expanded(new, axes), axes, named[axes]))
+                states.append(kept(axes, new))
             return merge_masked(updates, *means), tuple(states)
 
         arguments = updates, state, updates if params is None else params, traced
-        if not (model := _model_axes(groups)):
+        if not model:
             return on_one_device(*arguments)
         return jax.shard_map(
             on_one_device,
@@ -114,18 +136,45 @@ def on_shards(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def parameter_specs(state: Any) -> dict[str, P]:
+def parameter_specs(state: Any) -> dict[KeyPath, P]:
     """path -> spec of the parameters of a sharded model, from an optimizer's state; else empty."""
     nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, PerShard))
     return {path: spec for node in nodes if isinstance(node, PerShard) for path, spec in node.specs}
 
 
-def _named_specs(shardings: Any, axes: tuple[str, ...]) -> tuple[tuple[str, P], ...]:
-    return tuple(
-        (path_text(path), one.spec)
+def _heading(axes: tuple[str, ...], mesh: Mesh, shardings: Any) -> PerShard:
+    """The state of the arrays that are sharded over `axes`, without any value."""
+    specs = tuple(
+        (path, one.spec)
         for path, one in jax.tree_util.tree_leaves_with_path(shardings)
-        if _axes(one.spec) == axes
+        if axes_of(one.spec) == axes
     )
+    return PerShard(None, axes, tuple(mesh.shape[name] for name in axes), specs)
+
+
+def check_sizes(node: PerShard, mesh: AnyMesh | AbstractMesh) -> None:
+    """ValueError unless `mesh` has the axes of these shards, in the same sizes."""
+    for name, size in zip(node.axes, node.sizes, strict=True):
+        if mesh.shape.get(name) != size:
+            raise ValueError(
+                f"the model is sharded over {size} devices along {name!r}, and the mesh has the"
+                f" axes {dict(mesh.shape)}. The shards of a state cannot be changed: use a mesh"
+                " with the same axes of the model, or start with a new init_state."
+            )
+
+
+def _check_state(state: Any, headings: list[PerShard]) -> None:
+    """ValueError unless the state is of these shards."""
+    found = [dataclasses.replace(one, value=None) for one in state if isinstance(one, PerShard)]
+    if found != headings:
+        had, needed = (
+            [dict(zip(one.axes, one.sizes, strict=True)) for one in each]
+            for each in (found, headings)
+        )
+        raise ValueError(
+            "the state of on_shards is of parameters that are sharded otherwise: over the axes"
+            f" {had}, and this link needs {needed}; or by other specs. Make it by init_state."
+        )
 
 
 def _state_specs(state: tuple[PerShard, ...]) -> tuple[P, ...]:
@@ -155,16 +204,10 @@ def _shards(params: Any, shardings: Any) -> Any:
 
 def _groups(shardings: Any) -> dict[tuple[str, ...], Any]:
     """The axes over which arrays are sharded -> marks of the arrays that are sharded over these."""
-    found = sorted({_axes(one.spec) for one in jax.tree.leaves(shardings)})
+    found = sorted({axes_of(one.spec) for one in jax.tree.leaves(shardings)})
     return {
-        own: jax.tree.map(lambda one, own=own: _axes(one.spec) == own, shardings) for own in found
+        own: jax.tree.map(lambda one, own=own: axes_of(one.spec) == own, shardings) for own in found
     }
-
-
-def _axes(spec: P) -> tuple[str, ...]:
-    """The mesh axes that a spec names, sorted."""
-    parts = [(part,) if isinstance(part, str) else part or () for part in spec]
-    return tuple(sorted(name for part in parts for name in part))
 
 
 def _shardings(params: Any) -> Any:
@@ -199,26 +242,9 @@ def _mesh(shardings: Any) -> Mesh:
     return mesh
 
 
-def check_model_axes(name: str, spec: P, axis_name: AxisName) -> None:
-    """ValueError if the parameter `name` is sharded over the axis of the workers."""
-    workers = {axis_name} if isinstance(axis_name, str) else set(axis_name)
-    if shared := workers.intersection(_axes(spec)):
-        raise ValueError(
-            f"{name!r} is sharded over {min(shared)!r}, whose devices are the workers. The devices"
-            " of one worker together hold the whole model: shard over the other axes of the mesh"
-            " only, or give the workers another axis_name."
-        )
-
-
 def _model_axes(groups: Iterable[tuple[str, ...]]) -> frozenset[str]:
     """The axes of the mesh around a step that are not those of its workers."""
     model = frozenset(automatic_axes())
     for axes in groups:
         check_model_axes("a parameter", P(axes), tuple(set(axes) - model))
     return model
-
-
-def _check_same_tree(updates: Any, shardings: Any) -> None:
-    found, wanted = jax.tree.structure(updates), jax.tree.structure(shardings)
-    if found != wanted:
-        raise ValueError(f"on_shards was made for parameters of the tree {wanted}; got {found}.")

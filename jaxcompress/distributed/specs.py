@@ -6,9 +6,11 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh
 from jax.sharding import PartitionSpec as P
+from jax.tree_util import KeyPath
 
 from jaxcompress.base import AxisName, PerWorker
-from jaxcompress.distributed.shards import PerShard, check_model_axes, parameter_specs
+from jaxcompress.distributed.shard_checks import check_model_axes
+from jaxcompress.distributed.shards import PerShard, check_sizes, parameter_specs
 from jaxcompress.distributed.virtual import AnyMesh, sharding
 from jaxcompress.ops.trees import path_text
 
@@ -48,12 +50,16 @@ def state_shardings(
       memory_kind: Of `PerWorker` parts, as for `init_state`.
 
     Raises:
-      ValueError: if a parameter is sharded over the workers.
+      ValueError: if a parameter is sharded over the workers, or `mesh` lacks axes of the model or
+        has them in another size.
     """
-    shapes = {path_text(path): x.shape for path, x in jax.tree_util.tree_leaves_with_path(params)}
+    for node in jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, PerShard)):
+        if isinstance(node, PerShard):
+            check_sizes(node, mesh)
+    shapes = {path: x.shape for path, x in jax.tree_util.tree_leaves_with_path(params)}
     known = {path: (shapes.get(path), spec) for path, spec in parameter_specs(state).items()}
     for path, (_, spec) in known.items():
-        check_model_axes(path, spec, axis_name)
+        check_model_axes(path_text(path), spec, axis_name)
 
     def split(node, *axes):
         if _is_per_worker(node):
@@ -68,7 +74,7 @@ def state_shardings(
             return dataclasses.replace(node, value=parts)
         if _is_per_worker(node):
             return split(node)
-        return sharding(mesh, _spec_of_parameter(path_text(path), node.shape, known))
+        return sharding(mesh, _spec_of_parameter(path, node.shape, known))
 
     return jax.tree_util.tree_map_with_path(
         one, state, is_leaf=lambda node: isinstance(node, PerShard | PerWorker)
@@ -76,12 +82,12 @@ def state_shardings(
 
 
 def _spec_of_parameter(
-    path: str, shape: tuple[int, ...], known: dict[str, tuple[tuple[int, ...] | None, P]]
+    path: KeyPath, shape: tuple[int, ...], known: dict[KeyPath, tuple[tuple[int, ...] | None, P]]
 ) -> P:
     """The spec of the parameter at the end of `path`, if it has this shape."""
-    keys = path.split("/")
-    names = ("/".join(keys[start:]) for start in range(len(keys)))
-    own, spec = next((known[name] for name in names if name in known), (None, P()))
+    # The path of parameters that are one array is empty.
+    ends = (path[start:] for start in range(len(path) + 1))
+    own, spec = next((known[end] for end in ends if end in known), (None, P()))
     return spec if own == shape else P()
 
 

@@ -84,8 +84,8 @@ def make_train_step(
         `metrics` is a dict of scalars. ``(params, batch) -> loss``, or ``(loss, metrics)``, will do
         too; `extra` is ``{}`` then.
       optimizer: An Optax chain with `compress` in it, or any other that averages over `axis_name`.
-      mesh: From `data_mesh`, or a `VirtualMesh` of workers that share one device. An `AbstractMesh`
-        gives a step that can be traced and counted, but not run.
+      mesh: From `data_mesh` or `hybrid_mesh`, or a `VirtualMesh` of workers that share one device.
+        An `AbstractMesh` gives a step that can be traced and counted, but not run.
       axis_name: The axis of the workers.
       micro_batches: The number of parts of each worker's rows, processed one after the other.
         Gradients are averaged in at least float32 before the optimizer sees them. So a large batch
@@ -97,9 +97,9 @@ def make_train_step(
 
     Returns:
       ``step(params, opt_state, extra, batch) -> (params, opt_state, extra, metrics)``, a jitted
-      function. Parameters and `extra` are replicated, `opt_state` comes from `init_state`, `batch`
-      from `shard_batch`. Floating arrays of `extra`, the metrics, and the loss (as
-      ``metrics["loss"]``) are averaged over the workers.
+      function. Parameters and `extra` are replicated over the workers, `opt_state` comes from
+      `init_state`, `batch` from `shard_batch`. Floating arrays of `extra`, the metrics, and the
+      loss (as ``metrics["loss"]``) are averaged over the workers.
 
     Raises:
       ValueError: if `micro_batches` is below 1, or `loss_fn` takes other arguments. While
@@ -157,7 +157,7 @@ def _as_placed(
         return params, opt_state, extra
     state = state_shardings(opt_state, params, mesh, axis_name)
     placed = jax.tree_util.tree_map_with_path(
-        lambda path, x: sharding(mesh, specs.get(path_text(path), P())), params
+        lambda path, x: sharding(mesh, specs.get(path, P())), params
     )
     whole = jax.tree.map(lambda _: sharding(mesh, P()), extra)
     return jax.lax.with_sharding_constraint((params, opt_state, extra), (placed, state, whole))

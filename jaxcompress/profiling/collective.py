@@ -41,6 +41,7 @@ class Traffic(NamedTuple):
     """The collectives of one step; its text is a small table."""
 
     collectives: tuple[Collective, ...]
+    axes: tuple[str, ...] = ()  # all axes of the program's meshes, where they are known
 
     @property
     def payload_bytes(self) -> int:
@@ -57,15 +58,19 @@ class Traffic(NamedTuple):
         `hierarchical`'s slow link.
 
         Raises:
-          ValueError: if the axes are unknown, as in a count of a compiled program without its mesh.
+          ValueError: if the axes are unknown, as in a count of a compiled program without its mesh,
+            or if the program has no such axis.
         """
+        names = {axis_name} if isinstance(axis_name, str) else set(axis_name)
+        if self.axes and (unknown := names.difference(self.axes)):
+            raise ValueError(f"the program has the axes {self.axes}; got {min(unknown)!r}.")
         if any(not each.axes and each.group > 1 for each in self.collectives):
             raise ValueError(
                 f"these collectives do not tell which of them cross {axis_name!r}: a compiled"
                 " program has forgotten the axes. Give traffic or traffic_of_hlo the mesh."
             )
-        names = {axis_name} if isinstance(axis_name, str) else set(axis_name)
-        return Traffic(tuple(each for each in self.collectives if names & set(each.axes)))
+        crossing = tuple(each for each in self.collectives if names & set(each.axes))
+        return Traffic(crossing, self.axes)
 
     def __str__(self) -> str:
         """One row for each collective, with bytes per execution, and a row of totals per step."""

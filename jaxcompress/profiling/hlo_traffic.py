@@ -78,12 +78,17 @@ def traffic_of_hlo(
         check_integer("rounds", rounds, 0, "the rounds of each loop of unknown length")
     computations, entry = read_hlo(text)
     shape = _shape(mesh, partitions)
-    return Traffic(tuple(_walk(_Program(computations, partitions, shape, branch, rounds), entry)))
+    program = _Program(computations, partitions, shape, branch, rounds)
+    return Traffic(tuple(_walk(program, entry)), tuple(shape))
 
 
 def _shape(mesh: MeshShape | None, partitions: int) -> Mapping[str, int]:
     if mesh is None:
         return {}
+    if not isinstance(mesh, Mapping | Mesh | AbstractMesh):
+        raise ValueError(
+            f'mesh is a mesh, or its shape as in {{"data": 2, "fsdp": 4}}; got {mesh!r}.'
+        )
     shape = mesh if isinstance(mesh, Mapping) else mesh.shape
     if math.prod(shape.values()) != partitions:
         raise ValueError(
@@ -108,9 +113,14 @@ def _walk(program: _Program, name: str) -> Iterator[Collective]:
             if any(each.collectives for each in branches):
                 yield from program.branch(branches).collectives
             continue
-        inner = [each for called in instruction.called for each in _walk(program, called)]
-        if inner:
-            yield from repeated(inner, _rounds(instruction, program.rounds))
+        for called in instruction.called:
+            if inner := list(_walk(program, called)):
+                rounds = _rounds(instruction, program.rounds)
+                # The condition of a loop also runs when it ends the loop.
+                ends = re.search(
+                    rf"condition=%?{re.escape(called)}(?![\w.-])", instruction.attributes
+                )
+                yield from repeated(inner, rounds + bool(ends))
 
 
 def _started_elsewhere(name: str, computation: Computation) -> bool:

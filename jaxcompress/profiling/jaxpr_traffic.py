@@ -61,7 +61,18 @@ def traffic_of_jaxpr(
     """
     if rounds is not None:
         check_integer("rounds", rounds, 0, "the rounds of each loop without a fixed length")
-    return Traffic(tuple(_walk(closed_jaxpr.jaxpr, dict(axis_sizes or {}), branch, rounds)))
+    sizes = dict(axis_sizes or {})
+    axes = dict.fromkeys([*sizes, *_axes_of_meshes(closed_jaxpr.jaxpr)])
+    return Traffic(tuple(_walk(closed_jaxpr.jaxpr, sizes, branch, rounds)), tuple(axes))
+
+
+def _axes_of_meshes(jaxpr: Jaxpr) -> Iterator[str]:
+    """The names of the axes that the program's `shard_map`s run on."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "shard_map":
+            yield from eqn.params["mesh"].shape
+        for sub in _sub_jaxprs(eqn.params):
+            yield from _axes_of_meshes(sub)
 
 
 def _walk(
@@ -78,7 +89,13 @@ def _walk(
             if any(inner):
                 yield from branch([Traffic(tuple(each)) for each in inner]).collectives
             continue
-        if any(inner):
+        if any(inner) and name == "while":
+            # The condition also runs when it ends the loop.
+            rounds = _rounds(eqn, unknown)
+            condition = _walk(eqn.params["cond_jaxpr"].jaxpr, sizes, branch, unknown)
+            body = _walk(eqn.params["body_jaxpr"].jaxpr, sizes, branch, unknown)
+            yield from [*repeated(condition, rounds + 1), *repeated(body, rounds)]
+        elif any(inner):
             yield from repeated(itertools.chain(*inner), _rounds(eqn, unknown))
 
 

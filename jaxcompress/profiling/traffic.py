@@ -18,7 +18,8 @@ def traffic(
 
     Both counts agree in bytes for float32 and for integers of at least one byte, unless the
     compiler merges equal collectives or moves one out of a loop. They differ if the backend changes
-    a dtype.
+    a dtype. For a sharded model, only the compiled program has the collectives that XLA adds over
+    the model's axes: compare both ``.over("data")``.
 
     Args:
       step: The result of `jax.jit` or `make_train_step`. On a `VirtualMesh` nothing is sent. To

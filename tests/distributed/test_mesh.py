@@ -1,6 +1,7 @@
 """Which devices are the workers, and what is refused before any of them is used."""
 
 import jax
+import numpy as np
 import pytest
 from jax.sharding import AxisType
 from subprocesses import free_port, joined, lines_of, run_python, run_together
@@ -160,9 +161,19 @@ def test_a_hybrid_mesh_has_the_workers_first_and_neighbours_in_a_worker():
     assert [device.id for device in mesh.devices[1].ravel()] == [4, 5, 6, 7]
     assert dict(hybrid_mesh({"data": -1, "model": 4}).shape) == {"data": 2, "model": 4}
     assert dict(hybrid_mesh({"data": 8}).shape) == {"data": 8}
+    sizes = {"data": np.int64(2), "model": np.int64(4)}
+    assert dict(hybrid_mesh(sizes).shape) == {"data": 2, "model": 4}
 
 
-@pytest.mark.parametrize("axes", [{"data": 3, "fsdp": 2}, {"data": -1, "fsdp": 3}, {"data": 0}, {}])
+@pytest.mark.parametrize(
+    "axes",
+    [{"data": 3, "fsdp": 2}, {"data": -1, "fsdp": 3}, {"data": 0}, {}, {"data": -1, "x": "4"}],
+)
 def test_a_hybrid_mesh_takes_all_devices(axes):
     with pytest.raises(ValueError, match="take all 8 devices together"):
         hybrid_mesh(axes)
+
+
+def test_axes_of_a_hybrid_mesh_are_a_dict():
+    with pytest.raises(ValueError, match="axes are a dict"):
+        hybrid_mesh([("data", 8)])

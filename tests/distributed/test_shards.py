@@ -18,13 +18,16 @@ import jaxcompress
 from jaxcompress import (
     PerShard,
     compress,
+    dense,
     error_feedback,
+    momentum_correction,
     monitor,
     on_shards,
     power_sgd,
     qsgd,
     top_k,
 )
+from jaxcompress.profiling.replica_groups import replica_groups
 
 SPECS = {
     "kernel": P(None, "model"),
@@ -168,7 +171,8 @@ def trained(optimizer, params, mesh, steps=3):
 
 def groups_of(text, operation):
     """The replica groups of the collectives of one kind in a compiled program."""
-    return re.findall(rf" {operation}(?:-start)?\(.*replica_groups=(\S+),", text)
+    calls = re.findall(rf" {operation}(?:-start)?\(.*", text)
+    return [replica_groups(each, jax.device_count()) for each in calls]
 
 
 def test_a_message_goes_to_the_same_shard_of_other_workers_and_nothing_is_gathered():
@@ -179,7 +183,7 @@ def test_a_message_goes_to_the_same_shard_of_other_workers_and_nothing_is_gather
     )
     assert losses[-1] < losses[0] / 2
     # One for the sharded arrays and one for the others, among devices 0 and 4, 1 and 5, and so on.
-    assert groups_of(text, "all-gather") == ["{{0,4},{1,5},{2,6},{3,7}}"] * 2
+    assert groups_of(text, "all-gather") == [[[0, 4], [1, 5], [2, 6], [3, 7]]] * 2
     for name, x in params.items():
         assert x.sharding.is_equivalent_to(NamedSharding(mesh, SPECS[name]), x.ndim)
 
@@ -233,6 +237,77 @@ def test_a_parameter_sharded_over_the_workers_is_refused():
     )
     with pytest.raises(ValueError, match="sharded over 'data', whose devices are the workers"):
         averaging(optimizer, mesh)(random_updates(1, allowed, 2), state)
+
+
+@pytest.mark.parametrize("compressor", [dense(), error_feedback(top_k(0.5)), power_sgd(1)])
+def test_averaging_over_the_shards_is_refused(compressor):
+    mesh, params = mesh_of(2, 4), params_on(mesh_of(2, 4))
+    link = on_shards(compress(compressor, ("data", "model")), params)
+    with pytest.raises(ValueError, match="Axes of the model are none of compress"):
+        trained(optax.chain(link, optax.sgd(0.1)), params, mesh)
+    params = params_on(mesh, SPECS | {"scale": P("model")})
+    link = on_shards(compress(compressor, ("data", "model")), params)
+    with pytest.raises(
+        ValueError, match="averages over 'model', along which devices hold different"
+    ):
+        trained(optax.chain(link, optax.sgd(0.1)), params, mesh)
+
+
+def test_parameters_that_are_sharded_otherwise_are_refused():
+    mesh = mesh_of(2, 4)
+    link = on_shards(compress(top_k(0.1)), params_on(mesh, SPECS | {"kernel": P("model")}))
+    with pytest.raises(ValueError, match=r"'kernel' is sharded as .* on_shards was told"):
+        jaxcompress.init_state(link, params_on(mesh), mesh)
+
+
+def test_a_state_of_other_shards_is_refused():
+    old, new = (jaxcompress.hybrid_mesh({"data": 2, **shape}) for shape in ORDERS)
+    spec = P(("model", "tensor"))
+    params = [placed({"w": np.zeros(64, np.float32)}, mesh, {"w": spec}) for mesh in (old, new)]
+    links = [on_shards(compress(error_feedback(top_k(0.1))), each) for each in params]
+    state = jax.device_get(jaxcompress.init_state(links[0], params[0], old))
+    with pytest.raises(ValueError, match=r"sharded over 2 devices along 'model', and the mesh has"):
+        jaxcompress.place_state(state, params[1], new)
+    with pytest.raises(ValueError, match="of parameters that are sharded otherwise"):
+        averaging(links[1], new)(random_updates(1, {"w": jnp.zeros(64)}, 2), state)
+    with pytest.raises(ValueError, match=r"2 devices along 'model', and the mesh has the axes"):
+        jaxcompress.init_state(links[0], params[0], jaxcompress.data_mesh())
+
+
+# As many devices of a worker, arranged otherwise.
+ORDERS = ({"model": 2, "tensor": 2}, {"model": 4, "tensor": 1})
+
+
+def test_two_momenta_are_found_in_shards_too():
+    params = params_on(mesh_of(2, 4))
+    link = on_shards(compress(momentum_correction(top_k(0.1))), params)
+    with pytest.raises(ValueError, match="the two would multiply"):
+        jaxcompress.init_state(optax.chain(link, optax.adam(0.1)), params, mesh_of(2, 4))
+
+
+def test_parameters_may_be_one_array_and_names_may_be_those_of_moments():
+    mesh = mesh_of(2, 4)
+    one = jax.device_put(np.zeros((8, 8), np.float32), NamedSharding(mesh, P("model")))
+    specs = {"w": P(None, "model"), "mu": {"w": P("model")}}
+    two = jax.tree.map(lambda spec: jax.device_put(one, NamedSharding(mesh, spec)), specs)
+    for params in (one, two):
+        link = on_shards(compress(top_k(0.1)), params)
+        state = jaxcompress.init_state(optax.chain(link, optax.adam(0.1)), params, mesh)
+        wanted = jax.tree.map(lambda x: x.sharding, params)
+        assert jax.tree.map(lambda x: x.sharding, state[1][0].mu) == wanted
+
+
+def test_a_masked_tree_is_refused_with_advice():
+    params = params_on(mesh_of(2, 4))
+    marks = {name: name != "bias" for name in SPECS}
+    link = optax.masked(on_shards(compress(top_k(0.1)), params), marks)
+    with pytest.raises(ValueError, match=r"optax\.masked and partitions go around links after"):
+        jaxcompress.init_state(link, params, mesh_of(2, 4))
+
+
+def test_a_compressor_is_not_a_link():
+    with pytest.raises(ValueError, match=r"write on_shards\(compress\(top_k\(0.1\)\), params\)"):
+        on_shards(top_k(0.1), params_on(mesh_of(2, 4)))
 
 
 def test_a_mesh_with_explicit_axes_is_refused():

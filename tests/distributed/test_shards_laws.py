@@ -182,7 +182,7 @@ def shards_of(state: Any, x: Any) -> Any:
     as if its arrays were whole.
     """
     for group in state.inner[0]:
-        names = [path for path, _ in group.specs]
+        names = [path[0].key for path, _ in group.specs]
         mesh = x[names[0]].sharding.mesh
         sizes = [mesh.shape[axis] for axis in group.axes]
         for number in range(int(np.prod(sizes))):

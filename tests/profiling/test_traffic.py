@@ -9,6 +9,7 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from jaxcompress import data_mesh
 from jaxcompress.profiling.traffic import traffic
 
 N = 16  # entries of each worker; 64 bytes in float32
@@ -117,6 +118,28 @@ def test_both_counts_take_the_rounds_of_a_loop():
     step, x = program(loop, 4)
     for counted in traffic(step, x, rounds=5):
         assert counted.payload_bytes == 5 * 64
+
+
+def test_both_counts_know_that_a_condition_also_ends_its_loop():
+    def loop(x):
+        def goes_on(carry):
+            return lax.psum(carry[1].sum(), "data") > carry[0]
+
+        return lax.while_loop(goes_on, lambda carry: (carry[0] + 1, carry[1] / 2), (0, x))[1]
+
+    step, x = program(loop, 4)
+    for counted in traffic(step, x, rounds=5):
+        assert counted.payload_bytes == 6 * 4
+
+
+def test_an_axis_that_the_program_does_not_have_is_refused():
+    mesh = data_mesh(4)
+    step, x = program(lambda x: lax.psum(x, "data"), 4)
+    for counted in traffic(step, x, mesh=mesh):
+        with pytest.raises(ValueError, match=r"the program has the axes \('data',\); got 'date'"):
+            counted.over("date")
+    with pytest.raises(ValueError, match="mesh is a mesh, or its shape"):
+        traffic(step, x, mesh="data")
 
 
 @pytest.mark.parametrize(("index", "payload"), [(0, 64), (1, 16), (2, 0)])

@@ -33,8 +33,8 @@ def test_all_schemes_except_those_left_out_are_trained():
     assert set(names()) == set(SCHEMES) - set(LEFT_OUT)
 
 
-# tests/train trains `top_k` on MNIST, `sign` and `momentum_correction` on the digits and `power_sgd`
-# on text in each run of the tests.
+# In each run of the tests tests/train trains `top_k` on MNIST, `sign` and `momentum_correction` on
+# the digits and `power_sgd` on text.
 @pytest.mark.slow
 @needs_mnist
 @pytest.mark.parametrize("name", names())
