@@ -68,6 +68,14 @@ REFERENCE = {
         "squeeze_worker_axis",
         "expand_worker_axis",
     ),
+    "Periods": (
+        "local_updates",
+        "make_local_step",
+        "make_flush",
+        "rows_of_workers",
+        "mean_over_workers",
+        "worker_params",
+    ),
     "Checks and counts": (
         "assert_equal_across_processes",
         "traffic",

@@ -63,6 +63,13 @@ from jaxcompress.notation import ExpressionError, parse, unparse
 from jaxcompress.optimizers.clip_by_local_norm import clip_by_local_norm
 from jaxcompress.optimizers.dgc import add_decayed_weights_with_momentum, dgc, dgc_warmup
 from jaxcompress.optimizers.onebit_adam import onebit_adam, scale_by_onebit_adam
+from jaxcompress.periods.local_step import (
+    make_flush,
+    make_local_step,
+    mean_over_workers,
+    rows_of_workers,
+)
+from jaxcompress.periods.local_updates import local_updates, worker_params
 from jaxcompress.profiling.collective import Collective, Traffic
 from jaxcompress.profiling.error_memory import error_memory
 from jaxcompress.profiling.hlo_traffic import traffic_of_hlo
@@ -87,6 +94,12 @@ __all__ = [
     "add_decayed_weights_with_momentum",
     "onebit_adam",
     "scale_by_onebit_adam",
+    "local_updates",
+    "worker_params",
+    "make_local_step",
+    "make_flush",
+    "rows_of_workers",
+    "mean_over_workers",
     "Reduced",
     "Codec",
     "Compressor",

@@ -34,6 +34,7 @@ LAYERS = {
     "distributed": 6,
     "profiling": 7,
     "optimizers": 7,
+    "periods": 7,
     "contrib": 8,
     "constructors": 9,
     "notation_reader": 10,

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import AbstractMesh, NamedSharding
 
 from jaxcompress.base import AxisName, PerWorker
@@ -28,16 +29,17 @@ def reshard_workers(state: Any, workers: int) -> Any:
     copies each.
 
     Args:
-      state: An optimizer's state outside a step. `PerWorker` parts are (old workers, …), and
-        floating or stored in 8 bits. In 8 bits the mean is kept up to rounding to the nearest
-        level.
+      state: An optimizer's state outside a step. `PerWorker` parts are (old workers, …). Those that
+        are floating, or stored in 8 bits, keep their mean; in 8 bits up to rounding to the nearest
+        level. Others, such as counters, must be the same for all workers, and stay.
       workers: The new number of workers, at least 1.
 
     Returns:
       The same tree with `PerWorker` parts of (workers, …), for `place_state`.
 
     Raises:
-      ValueError: if `workers` is below 1, or a `PerWorker` part is not floating.
+      ValueError: if `workers` is below 1, or a `PerWorker` part is not floating and differs between
+        workers.
     """
     check_integer("workers", workers, 1, "the new number of workers")
 
@@ -45,10 +47,12 @@ def reshard_workers(state: Any, workers: int) -> Any:
         if is_int8_array(x):
             return _vmapped(store_to_nearest, x.scale.ndim - 1)(reshard(read(x)))
         if not jnp.issubdtype(x.dtype, jnp.floating):
-            raise ValueError(
-                f"only floating state has a mean to keep; a PerWorker part of {x.dtype} cannot be"
-                " resharded."
-            )
+            if not isinstance(x, Tracer) and (x != x[:1]).any():
+                raise ValueError(
+                    f"only floating state has a mean to keep; a PerWorker part of {x.dtype} differs"
+                    " between workers and cannot be resharded."
+                )
+            return jnp.broadcast_to(x[:1], (workers, *x.shape[1:]))
         shares = jnp.asarray(_overlap(x.shape[0], workers), jnp.promote_types(x.dtype, jnp.float32))
         return jnp.tensordot(shares, x, axes=1, precision=jax.lax.Precision.HIGHEST).astype(x.dtype)
 

@@ -39,7 +39,7 @@ def state_shardings(
 
     `PerWorker` parts are sharded over the workers, and `PerShard` parts over their axes of the
     model. Any other array that belongs to a parameter of `on_shards`, as a momentum does, is
-    sharded as the parameter is: one whose path ends in that of the parameter and that has its
+    sharded as the parameter is too: one whose path ends in that of the parameter and that has its
     shape. The rest is replicated.
 
     Args:
@@ -61,34 +61,54 @@ def state_shardings(
     for path, (_, spec) in known.items():
         check_model_axes(path_text(path), spec, axis_name)
 
-    def split(node, *axes):
+    def of_worker(*axes):
+        return sharding(mesh, P(axis_name, *axes), memory_kind)
+
+    def of_shards(node, *axes):
         if _is_per_worker(node):
-            own = sharding(mesh, P(axis_name, *axes), memory_kind)
-            return jax.tree.map(lambda _: own, node)
+            return jax.tree.map(lambda _: of_worker(*axes), node)
         return sharding(mesh, P(*axes))
 
     def one(path, node):
         if isinstance(node, PerShard):
             axes = (node.axes,) if node.axes else ()
-            parts = jax.tree.map(lambda x: split(x, *axes), node.value, is_leaf=_is_per_worker)
+            parts = jax.tree.map(lambda x: of_shards(x, *axes), node.value, is_leaf=_is_per_worker)
             return dataclasses.replace(node, value=parts)
-        if _is_per_worker(node):
-            return split(node)
-        return sharding(mesh, _spec_of_parameter(path, node.shape, known))
+        if not _is_per_worker(node):
+            return sharding(mesh, _spec_of_parameter(path, node.shape, known))
+        return jax.tree_util.tree_map_with_path(
+            lambda end, x: of_worker(*_spec_of_parameter(path + end, x.shape, known)), node
+        )
 
     return jax.tree_util.tree_map_with_path(
         one, state, is_leaf=lambda node: isinstance(node, PerShard | PerWorker)
     )
 
 
+def keep_placement(
+    params: Any, opt_state: Any, extra: Any, mesh: AnyMesh | AbstractMesh, axis_name: AxisName
+) -> tuple[Any, Any, Any]:
+    """Keeps the placement of a sharded model, of its state and of `extra`, which is whole, in a
+    jitted step: XLA might choose another one.
+    """
+    if not (specs := parameter_specs(opt_state)):
+        return params, opt_state, extra
+    state = state_shardings(opt_state, params, mesh, axis_name)
+    placed = jax.tree_util.tree_map_with_path(
+        lambda path, x: sharding(mesh, specs.get(path, P())), params
+    )
+    whole = state_shardings(extra, {}, mesh, axis_name)
+    return jax.lax.with_sharding_constraint((params, opt_state, extra), (placed, state, whole))
+
+
 def _spec_of_parameter(
     path: KeyPath, shape: tuple[int, ...], known: dict[KeyPath, tuple[tuple[int, ...] | None, P]]
 ) -> P:
-    """The spec of the parameter at the end of `path`, if it has this shape."""
+    """The spec of the parameter at the end of `path`, if it has this shape, or a row of it has."""
     # The path of parameters that are one array is empty.
     ends = (path[start:] for start in range(len(path) + 1))
     own, spec = next((known[end] for end in ends if end in known), (None, P()))
-    return spec if own == shape else P()
+    return spec if own in (shape, shape[1:]) else P()
 
 
 def _is_per_worker(node: Any) -> bool:

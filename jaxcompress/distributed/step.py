@@ -21,9 +21,8 @@ from jaxcompress.distributed.placement import (
     expand_worker_axis,
     squeeze_worker_axis,
 )
-from jaxcompress.distributed.shards import parameter_specs
-from jaxcompress.distributed.specs import state_shardings, state_specs
-from jaxcompress.distributed.virtual import AnyMesh, over_workers, sharding
+from jaxcompress.distributed.specs import keep_placement, state_specs
+from jaxcompress.distributed.virtual import AnyMesh, over_workers
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import mask, merge_masked, path_text
 
@@ -141,26 +140,10 @@ def make_train_step(
         in_specs, out_specs = (P(), specs, P(), P(axis_name)), (P(), specs, P(), P())
         sharded = over_workers(local_step, mesh, in_specs, out_specs, axis_name)
         params, opt_state, extra, metrics = sharded(params, opt_state, extra, batch)
-        params, opt_state, extra = _as_placed(params, opt_state, extra, mesh, axis_name)
+        params, opt_state, extra = keep_placement(params, opt_state, extra, mesh, axis_name)
         return params, to_host(opt_state, kept), extra, metrics
 
     return jax.jit(step, donate_argnums=(0, 1, 2) if donate else ())
-
-
-def _as_placed(
-    params: Any, opt_state: Any, extra: Any, mesh: AnyMesh | AbstractMesh, axis_name: AxisName
-) -> tuple[Any, Any, Any]:
-    """Keeps the placement of a sharded model, of its state and of `extra`, which is replicated: XLA
-    might choose another one.
-    """
-    if not (specs := parameter_specs(opt_state)):
-        return params, opt_state, extra
-    state = state_shardings(opt_state, params, mesh, axis_name)
-    placed = jax.tree_util.tree_map_with_path(
-        lambda path, x: sharding(mesh, specs.get(path, P())), params
-    )
-    whole = jax.tree.map(lambda _: sharding(mesh, P()), extra)
-    return jax.lax.with_sharding_constraint((params, opt_state, extra), (placed, state, whole))
 
 
 def _check_differentiable(params: Any) -> None:

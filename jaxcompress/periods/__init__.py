@@ -1,0 +1,1 @@
+"""Averaging once in a period: workers' own parameters, their synchronisation and their step."""

@@ -1,0 +1,158 @@
+"""The training step of `local_updates`: between synchronisations nothing crosses the network."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+from jax.sharding import AbstractMesh
+from jax.sharding import PartitionSpec as P
+
+from jaxcompress._compat import vary
+from jaxcompress.base import AxisName, PerWorker
+from jaxcompress.collectives.dense import fused_mean
+from jaxcompress.distributed.accumulation import accumulated
+from jaxcompress.distributed.loss_function import checked, scaled, with_extra
+from jaxcompress.distributed.placement import (
+    check_worker_axis,
+    expand_worker_axis,
+    number_of_workers,
+    squeeze_worker_axis,
+)
+from jaxcompress.distributed.specs import keep_placement, state_specs
+from jaxcompress.distributed.virtual import AnyMesh, over_workers, sharding
+from jaxcompress.ops.argument_checks import check_integer
+from jaxcompress.ops.trees import mask, merge_masked
+from jaxcompress.periods.local_updates import local_state, worker_params
+
+
+def make_local_step(
+    loss_fn: Callable,
+    optimizer: optax.GradientTransformationExtraArgs,
+    mesh: AnyMesh | AbstractMesh,
+    axis_name: AxisName = "data",
+    micro_batches: int = 1,
+    donate: bool = True,
+) -> Callable:
+    """A jitted step of `local_updates` over the workers of `mesh`.
+
+    Gradients are taken at each worker's own parameters. Between synchronisations the compiled
+    program takes a branch without any collective. So `metrics` are those of each worker, to be
+    averaged where they are logged, and `extra` is each worker's own until a synchronisation
+    averages what is floating in it.
+
+    Args:
+      loss_fn: As for `make_train_step`.
+      optimizer: A `local_updates`.
+      mesh: As for `make_train_step`.
+      axis_name: The axis of the workers.
+      micro_batches: As for `make_train_step`.
+      donate: As for `make_train_step`.
+
+    Returns:
+      ``step(params, opt_state, extra, batch, weight=1.0) -> (params, opt_state, extra, metrics)``,
+      a jitted function. `params` are the anchor, replicated. `extra` comes from
+      `rows_of_workers`. Every metric, and ``metrics["loss"]``, has the shape (workers,). `weight`
+      is a number, or one for each worker, (workers,).
+
+    Raises:
+      ValueError: as `make_train_step`, and while tracing if `optimizer` is not a `local_updates`.
+    """
+    check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
+    loss_fn = scaled(checked(with_extra(loss_fn)), None)
+    workers = number_of_workers(mesh, axis_name)
+
+    def one_worker(params, opt_state, extra, batch, weight):
+        opt_state, extra = squeeze_worker_axis((opt_state, extra))
+        value_and_grad = accumulated(
+            jax.value_and_grad(loss_fn, has_aux=True), micro_batches, axis_name
+        )
+        own = worker_params(opt_state)
+        (_, (new_extra, metrics)), grads = value_and_grad(own, extra.value, batch)
+        updates, opt_state = optimizer.update(grads, opt_state, params, weight=weight[0])
+        new_extra = _averaged_when_due(new_extra, local_state(opt_state).since == 0, axis_name)
+        rows = jax.tree.map(lambda x: jnp.asarray(x)[None], metrics)
+        opt_state, new_extra = expand_worker_axis((opt_state, PerWorker(new_extra)))
+        return optax.apply_updates(params, updates), opt_state, new_extra, rows
+
+    def step(params, opt_state, extra, batch, weight=1.0):
+        check_worker_axis((opt_state, extra), mesh, axis_name)
+        specs, each = state_specs(opt_state, axis_name), P(axis_name)
+        weight = jnp.broadcast_to(jnp.asarray(weight, jnp.float32), (workers,))
+        run = over_workers(
+            one_worker,
+            mesh,
+            (P(), specs, each, each, each),
+            (P(), specs, each, each),
+            axis_name,
+        )
+        params, opt_state, extra, metrics = run(params, opt_state, extra, batch, weight)
+        return *keep_placement(params, opt_state, extra, mesh, axis_name), metrics
+
+    return jax.jit(step, donate_argnums=(0, 1, 2) if donate else ())
+
+
+def make_flush(
+    optimizer: optax.GradientTransformationExtraArgs,
+    mesh: AnyMesh | AbstractMesh,
+    axis_name: AxisName = "data",
+) -> Callable:
+    """A jitted function that ends a period early, as at the end of training or before a pause.
+
+    Returns:
+      ``flush(params, opt_state, extra) -> (params, opt_state, extra)``. It synchronises if any
+      inner step was taken since the last synchronisation, else it changes nothing.
+    """
+
+    def one_worker(params, opt_state, extra):
+        opt_state, extra = squeeze_worker_axis((opt_state, extra))
+        due = local_state(opt_state).since > 0
+        updates, opt_state = optimizer.update(params, opt_state, params, flush=True)
+        new_extra = _averaged_when_due(extra.value, due, axis_name)
+        opt_state, new_extra = expand_worker_axis((opt_state, PerWorker(new_extra)))
+        return optax.apply_updates(params, updates), opt_state, new_extra
+
+    def flush(params, opt_state, extra):
+        specs, each = state_specs(opt_state, axis_name), P(axis_name)
+        run = over_workers(one_worker, mesh, (P(), specs, each), (P(), specs, each), axis_name)
+        params, opt_state, extra = run(params, opt_state, extra)
+        return keep_placement(params, opt_state, extra, mesh, axis_name)
+
+    return jax.jit(flush)
+
+
+def rows_of_workers(tree: Any, mesh: AnyMesh, axis_name: AxisName = "data") -> PerWorker:
+    """A copy of `tree` for every worker, (workers, …), as `make_local_step` takes `extra`."""
+    workers = number_of_workers(mesh, axis_name)
+
+    def copies(tree):
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (workers, *jnp.shape(x))), tree)
+
+    return PerWorker(jax.jit(copies, out_shardings=sharding(mesh, P(axis_name)))(tree))
+
+
+def mean_over_workers(tree: Any) -> Any:
+    """The mean of the rows of metrics or `extra`, (workers, …) to (…), where they are floating.
+
+    Of other arrays it returns the first row.
+    """
+
+    def mean(x):
+        return x.mean(axis=0) if jnp.issubdtype(x.dtype, jnp.floating) else x[0]
+
+    return jax.tree.map(mean, tree.value if isinstance(tree, PerWorker) else tree)
+
+
+def _averaged_when_due(extra: Any, due: jax.Array, axis_name: AxisName) -> Any:
+    """At a synchronisation the mean over workers of what is floating in `extra`."""
+    floating = jax.tree.map(lambda x: jnp.issubdtype(jnp.result_type(x), jnp.floating), extra)
+    own = mask(extra, floating)
+
+    def averaged():
+        return vary(fused_mean(own, axis_name), axis_name)
+
+    if not jax.tree.leaves(own):
+        return extra
+    return merge_masked(extra, lax.cond(due, averaged, lambda: own), extra)

@@ -1,0 +1,129 @@
+"""The step of local updates: what is each worker's own, what is averaged, and sharded models."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from jaxcompress import (
+    compress,
+    data_mesh,
+    dense,
+    error_feedback,
+    hybrid_mesh,
+    init_state,
+    local_updates,
+    make_flush,
+    make_local_step,
+    mean_over_workers,
+    on_shards,
+    replicate,
+    rows_of_workers,
+    shard_batch,
+    top_k,
+    traffic,
+)
+from jaxcompress.periods.local_updates import local_state
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((16, 8), np.float32)
+PARAMS = {
+    "up": RNG.standard_normal((8, 32), np.float32) / 4,
+    "down": RNG.standard_normal((32, 8), np.float32) / 8,
+    "bias": np.zeros(8, np.float32),
+}
+SPECS = {"up": P(None, "fsdp"), "down": P("fsdp", None), "bias": P()}
+
+
+def predict(params, x):
+    return jnp.tanh(x @ params["up"]) @ params["down"] + params["bias"]
+
+
+def loss_of(params, extra, batch):
+    extra = {"mean": 0.5 * extra["mean"] + 0.5 * batch.mean(), "seen": extra["seen"] + 1}
+    return jnp.mean(jnp.square(predict(params, batch) - batch)), (extra, {"first": batch[0, 0]})
+
+
+def first_extra(mesh):
+    return rows_of_workers({"mean": np.float32(0), "seen": np.int32(0)}, mesh)
+
+
+def run(mesh, params, link, steps, **options):
+    optimizer = local_updates(optax.adam(0.02), optax.sgd(0.7), link, 3)
+    state, extra = init_state(optimizer, params, mesh), first_extra(mesh)
+    step, batch = make_local_step(loss_of, optimizer, mesh, **options), shard_batch(X, mesh)
+    path = []
+    for _ in range(steps):
+        params, state, extra, metrics = step(params, state, extra, batch)
+        path.append((jax.device_get(params), state, extra, metrics))
+    return optimizer, path
+
+
+def test_metrics_and_extra_are_each_workers_own_until_a_synchronisation():
+    mesh = data_mesh(4)
+    _, path = run(mesh, replicate(PARAMS, mesh), compress(dense()), 3, donate=False)
+    _, _, extra, metrics = path[1]
+    rows = X.reshape(4, 4, 8)
+    np.testing.assert_array_equal(metrics["first"], rows[:, 0, 0])
+    np.testing.assert_allclose(extra.value["mean"], 0.75 * rows.mean(axis=(1, 2)), rtol=1e-5)
+    _, _, extra, metrics = path[2]
+    np.testing.assert_allclose(extra.value["mean"], [0.875 * X.mean()] * 4, rtol=1e-5)
+    assert extra.value["seen"].tolist() == [3] * 4
+    assert metrics["loss"].shape == (4,)
+    found = mean_over_workers(metrics)
+    np.testing.assert_allclose(found["loss"], np.mean(metrics["loss"]), rtol=1e-6)
+    assert mean_over_workers(extra)["seen"] == 3
+
+
+def test_micro_batches_take_the_same_steps():
+    mesh = data_mesh(4)
+    whole, parts = (
+        run(mesh, replicate(PARAMS, mesh), compress(dense()), 3, micro_batches=n)[1][-1][0]
+        for n in (1, 2)
+    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), whole, parts)
+
+
+def test_flush_averages_extra_too():
+    mesh = data_mesh(4)
+    optimizer, path = run(mesh, replicate(PARAMS, mesh), compress(dense()), 2)
+    params, state, extra, _ = path[-1]
+    *_, flushed = make_flush(optimizer, mesh)(params, state, extra)
+    np.testing.assert_allclose(flushed.value["mean"], [np.mean(extra.value["mean"])] * 4, rtol=1e-6)
+
+
+def test_a_sharded_model_stays_sharded_and_takes_the_steps_of_a_whole_one():
+    mesh = hybrid_mesh({"data": 2, "fsdp": 4})
+    params = {
+        name: jax.device_put(x, NamedSharding(mesh, SPECS[name])) for name, x in PARAMS.items()
+    }
+    link = on_shards(compress(dense()), params)
+    _, path = run(mesh, params, link, 6)
+    _, whole = run(data_mesh(2), replicate(PARAMS, data_mesh(2)), compress(dense()), 6)
+    for one, other in zip(path, whole, strict=True):
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), one[0], other[0]
+        )
+    state = local_state(path[-1][1])
+    for own in (state.params.value["up"], state.inner.value[0].mu["up"]):
+        assert own.shape == (2, 8, 32)
+        assert own.addressable_shards[0].data.shape == (1, 8, 8)
+
+
+def test_between_synchronisations_a_sharded_model_sends_nothing_to_other_workers():
+    mesh = hybrid_mesh({"data": 2, "fsdp": 4})
+    params = {
+        name: jax.device_put(x, NamedSharding(mesh, SPECS[name])) for name, x in PARAMS.items()
+    }
+    link = on_shards(compress(error_feedback(top_k(0.1)), min_compression_rate=0), params)
+    optimizer = local_updates(optax.adam(0.02), optax.sgd(0.7), link, 3)
+    state, extra = init_state(optimizer, params, mesh), first_extra(mesh)
+    step, batch = make_local_step(loss_of, optimizer, mesh), shard_batch(X, mesh)
+    arguments = params, state, extra, batch
+    _, alone = traffic(step, *arguments, mesh=mesh, branch=lambda branches: branches[0])
+    assert alone.over("data").collectives == ()
+    assert alone.over("fsdp").collectives
+    _, at_most = traffic(step, *arguments, mesh=mesh)
+    assert at_most.over("data").collectives

@@ -1,0 +1,327 @@
+"""Local updates: their limits, trajectories in NumPy, and what crosses the network."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxcompress import (
+    VirtualMesh,
+    apply_if_all_finite,
+    block_top_k,
+    compress,
+    data_mesh,
+    dense,
+    error_feedback,
+    error_memory,
+    init_state,
+    local_updates,
+    make_flush,
+    make_local_step,
+    make_train_step,
+    place_state,
+    replicate,
+    reshard_workers,
+    rows_of_workers,
+    shard_batch,
+    top_k,
+    traffic,
+)
+from jaxcompress.periods.local_updates import local_state
+
+WORKERS, ROWS = 4, 24
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((ROWS, 6), np.float32)
+Y = RNG.standard_normal((ROWS, 40), np.float32)
+W = RNG.standard_normal((6, 40), np.float32)
+
+
+def loss_of(params, extra, batch):
+    x, y = batch
+    return jnp.mean(jnp.square(x @ params["w"] - y)), (extra, {})
+
+
+class Training:
+    """A run of `local_updates`, or of any chain where `local` is False."""
+
+    def __init__(self, optimizer, workers=WORKERS, local=True, mesh=None):
+        mesh = mesh or data_mesh(workers)
+        self.optimizer, self.mesh = optimizer, mesh
+        self.params = replicate({"w": W}, mesh)
+        self.state = init_state(optimizer, self.params, mesh)
+        make = make_local_step if local else make_train_step
+        self.step = make(loss_of, optimizer, mesh)
+        self.extra = rows_of_workers({}, mesh) if local else {}
+        self.batch = shard_batch((X, Y), mesh)
+
+    def run(self, steps, **more):
+        """The anchor after each of these steps."""
+        path = []
+        for _ in range(steps):
+            self.params, self.state, self.extra, self.metrics = self.step(
+                self.params, self.state, self.extra, self.batch, **more
+            )
+            path.append(np.array(self.params["w"]))
+        return path
+
+    @property
+    def own(self):
+        """The workers' own parameters, (workers, …)."""
+        return np.array(local_state(self.state).params.value["w"])
+
+    @property
+    def memory(self):
+        """The workers' error memories, (workers, …)."""
+        return np.array(error_memory(self.state, {"w": jnp.zeros((WORKERS, *W.shape))})["w"])
+
+
+def average():
+    return compress(dense())
+
+
+def sparse_average(**options):
+    return compress(error_feedback(top_k(0.1), **options), min_compression_rate=0)
+
+
+def gradients(own):
+    """Of each worker's own rows at its own parameters, in float64."""
+    x, y = X.reshape(WORKERS, -1, 6).astype(float), Y.reshape(WORKERS, -1, 40).astype(float)
+    return [2 * x[w].T @ (x[w] @ own[w] - y[w]) / y[w].size for w in range(WORKERS)]
+
+
+def test_a_period_of_one_is_data_parallel_sgd():
+    dense_path = Training(optax.chain(average(), optax.sgd(0.3)), local=False).run(8)
+    path = Training(local_updates(optax.sgd(0.3), optax.sgd(1.0), average(), 1)).run(8)
+    np.testing.assert_allclose(path, dense_path, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("outer", ["mean of parameters", "nesterov"])
+def test_the_trajectory_is_that_of_numpy(outer):
+    rate, momentum = (1.0, 0.0) if outer == "mean of parameters" else (0.7, 0.9)
+    optimizer = optax.sgd(rate, momentum=momentum, nesterov=True)
+    path = Training(local_updates(optax.sgd(0.5), optimizer, average(), 3)).run(9)
+    anchor, own, buffer = W.astype(float), [W.astype(float)] * WORKERS, np.zeros(W.shape)
+    for step, found in enumerate(path, 1):
+        own = [x - 0.5 * grad for x, grad in zip(own, gradients(own), strict=True)]
+        if step % 3 == 0:
+            drift = np.mean([anchor - x for x in own], axis=0)
+            buffer = momentum * buffer + drift
+            anchor = anchor - rate * (drift + momentum * buffer)
+            own = [anchor] * WORKERS
+        np.testing.assert_allclose(found, anchor, rtol=1e-5, atol=1e-6)
+
+
+def test_one_worker_is_lookahead():
+    period, rate = 4, 0.5
+    training = Training(local_updates(optax.adam(0.1), optax.sgd(rate), average(), period), 1)
+    path = training.run(8)
+    optimizer = optax.lookahead(optax.adam(0.1), sync_period=period, slow_step_size=rate)
+    params = optax.LookaheadParams.init_synced({"w": jnp.asarray(W)})
+    state = optimizer.init(params)
+    for found in path:
+        grads = jax.grad(lambda p: loss_of(p, {}, (X, Y))[0])(params.fast)
+        updates, state = optimizer.update(grads, state, params)
+        params = optax.apply_updates(params, updates)
+        np.testing.assert_allclose(found, params.slow["w"], rtol=1e-5, atol=1e-5)
+
+
+def test_between_synchronisations_the_anchor_stays_and_then_all_are_equal_to_the_last_bit():
+    training = Training(local_updates(optax.adam(0.1), optax.sgd(0.7), sparse_average(), 3))
+    path = training.run(2)
+    assert all(np.array_equal(x, W) for x in path)
+    assert not np.array_equal(training.own[0], training.own[1])
+    anchor = training.run(1)[0]
+    assert not np.array_equal(anchor, W)
+    assert all(np.array_equal(own, anchor) for own in training.own)
+
+
+def test_nothing_is_lost_with_an_error_memory():
+    training = Training(local_updates(optax.sgd(0.5), optax.sgd(1.0), sparse_average(), 2))
+    moved = np.zeros(W.shape)
+    for _ in range(5):
+        training.run(1)
+        before = training.own
+        anchor = np.array(training.params["w"])
+        training.run(1)
+        after = [x - 0.5 * grad for x, grad in zip(before, gradients(before), strict=True)]
+        moved += np.mean([anchor - x for x in after], axis=0)
+    memory = np.mean(training.memory, axis=0)
+    np.testing.assert_allclose(W - np.array(training.params["w"]) + memory, moved, atol=2e-5)
+
+
+@pytest.mark.parametrize("weights", [[1, 2, 3, 2], [0, 1, 1, 0], [5, 5, 5, 5]])
+def test_the_average_of_a_period_is_weighted(weights):
+    training = Training(local_updates(optax.sgd(0.5), optax.sgd(1.0), average(), 1))
+    found = training.run(1, weight=np.array(weights, np.float32))[0]
+    own = [W - 0.5 * grad for grad in gradients([W.astype(float)] * WORKERS)]
+    np.testing.assert_allclose(found, np.average(own, axis=0, weights=weights), atol=1e-5)
+
+
+@pytest.mark.parametrize("compressor", [top_k(0.1), block_top_k(0.1, block=32)])
+def test_a_worker_of_weight_zero_sends_nothing_and_keeps_its_memory(compressor):
+    link = compress(error_feedback(compressor), min_compression_rate=0)
+    training = Training(local_updates(optax.sgd(0.5), optax.sgd(1.0), link, 1))
+    training.run(3)
+    memory, anchor = training.memory, np.array(training.params["w"])
+    own = [anchor - 0.5 * grad for grad in gradients([anchor.astype(float)] * WORKERS)]
+    found = training.run(1, weight=np.array([0, 1, 1, 1], np.float32))[0]
+    np.testing.assert_array_equal(training.memory[0], memory[0])
+    # What the others sent is what they had and no longer have, with 4/3 of each drift.
+    drift = [4 / 3 * (anchor - x) for x in own[1:]]
+    sent = memory[1:] + drift - training.memory[1:]
+    np.testing.assert_allclose(anchor - found, np.sum(sent, axis=0) / WORKERS, atol=1e-5)
+
+
+def test_a_step_that_is_not_finite_is_not_taken_and_the_worker_goes_on():
+    training = Training(local_updates(optax.adam(0.1), optax.sgd(1.0), sparse_average(), 2))
+    bad = X.copy()
+    bad[0] = np.inf
+    batch = training.batch
+    training.batch = shard_batch((bad, Y), training.mesh)
+    training.run(1)
+    np.testing.assert_array_equal(training.own[0], W)
+    assert not np.array_equal(training.own[1], W)
+    training.batch = batch
+    anchor = training.run(1)[0]
+    assert np.isfinite(anchor).all()
+    assert all(np.array_equal(own, anchor) for own in training.own)
+    assert int(local_state(training.state).count) == 2
+
+
+def test_a_drift_that_is_not_finite_counts_nothing():
+    def overflows(updates, state, params=None):
+        first = jax.lax.axis_index("data") == 0
+        return jax.tree.map(lambda x: jnp.where(first, jnp.inf, -0.5 * x), updates), state
+
+    inner = optax.GradientTransformation(lambda params: optax.EmptyState(), overflows)
+    training = Training(local_updates(inner, optax.sgd(1.0), sparse_average(), 1))
+    anchor = training.run(1)[0]
+    assert np.isfinite(anchor).all()
+    assert not np.array_equal(anchor, W)
+    np.testing.assert_array_equal(training.memory[0], 0)
+    assert all(np.array_equal(own, anchor) for own in training.own)
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, np.nan, np.inf])
+def test_without_any_weight_nothing_changes(weight):
+    outer = optax.sgd(0.7, momentum=0.9, nesterov=True)
+    training = Training(local_updates(optax.sgd(0.5), outer, sparse_average(), 1))
+    training.run(2)
+    before = training.memory, np.array(training.params["w"])
+    momentum = jax.tree.map(np.array, local_state(training.state).outer)
+    path = training.run(1, weight=weight)
+    np.testing.assert_array_equal(path[0], before[1])
+    np.testing.assert_array_equal(training.memory, before[0])
+    after = jax.tree.map(np.array, local_state(training.state).outer)
+    jax.tree.map(np.testing.assert_array_equal, after, momentum)
+
+
+def test_flush_ends_a_period_early_and_only_once():
+    optimizer = local_updates(optax.sgd(0.5), optax.sgd(1.0), average(), 100)
+    training = Training(optimizer)
+    training.run(2)
+    own = np.mean(training.own, axis=0)
+    flush = make_flush(optimizer, training.mesh)
+    flushed = flush(training.params, training.state, training.extra)
+    np.testing.assert_allclose(flushed[0]["w"], own, rtol=1e-6, atol=1e-6)
+    again = flush(*flushed)
+    np.testing.assert_array_equal(again[0]["w"], flushed[0]["w"])
+    assert int(local_state(flushed[1]).count) == 2
+
+
+def test_the_period_may_grow_while_training():
+    schedule = optax.piecewise_constant_schedule(1, {3: 4})
+    training = Training(local_updates(optax.sgd(0.5), optax.sgd(1.0), average(), schedule))
+    path = [W, *training.run(11)]
+    moved = [not np.array_equal(*pair) for pair in itertools.pairwise(path)]
+    assert [step for step, one in enumerate(moved, 1) if one] == [1, 2, 6, 10]
+
+
+def test_workers_that_share_a_device_take_the_same_steps():
+    optimizer = local_updates(optax.adam(0.1), optax.sgd(0.7), sparse_average(), 3)
+    on_many, on_one = (
+        Training(optimizer, mesh=mesh).run(6) for mesh in (data_mesh(WORKERS), VirtualMesh(WORKERS))
+    )
+    np.testing.assert_allclose(on_one, on_many, rtol=1e-5, atol=1e-6)
+
+
+def test_between_synchronisations_no_collective_runs():
+    optimizer = local_updates(optax.adam(0.1), optax.sgd(0.7), sparse_average(), 3)
+    training = Training(optimizer)
+    arguments = training.params, training.state, training.extra, training.batch
+    for found in traffic(training.step, *arguments, branch=lambda branches: branches[0]):
+        assert found.collectives == ()
+    for found in traffic(training.step, *arguments):
+        assert 0 < found.payload_bytes < W.nbytes / 2
+
+
+def test_one_worker_after_another_may_leave_and_return():
+    optimizer = local_updates(optax.adam(0.1), optax.sgd(1.0), sparse_average(), 4)
+    training = Training(optimizer)
+    training.run(6)  # in the middle of a period
+    anchor = np.array(training.params["w"])
+
+    def lacking(training):
+        """What the next average has to bring, of drifts and memories."""
+        drift = anchor - training.own.mean(axis=0)
+        nodes = jax.tree.leaves(training.state.sending)
+        memory = [x for x in nodes if x.shape[1:] == W.shape]
+        return drift + np.mean(memory[0], axis=0)
+
+    wanted = lacking(training)
+    for workers in (2, 3, 4):
+        state = reshard_workers(training.state, workers)
+        mesh = data_mesh(workers)
+        training = Training(optimizer, workers)
+        training.params = replicate({"w": anchor}, mesh)
+        training.state = place_state(jax.device_get(state), training.params, mesh)
+        np.testing.assert_allclose(lacking(training), wanted, atol=1e-6)
+        inner = local_state(training.state).inner.value[0]
+        assert (np.array(inner.nu["w"]) >= 0).all()
+        assert np.array(inner.count).tolist() == [6] * workers
+    losses = []
+    for _ in range(20):
+        training.run(1)
+        losses.append(float(np.mean(training.metrics["loss"])))
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("period", [0, 1.5, True, "10"])
+def test_a_period_that_is_none_is_refused(period):
+    with pytest.raises(ValueError, match="period is the number of inner steps"):
+        local_updates(optax.sgd(0.1), optax.sgd(1.0), average(), period)
+
+
+def test_a_compress_in_the_wrong_place_is_refused():
+    inside = optax.chain(average(), optax.sgd(0.1))
+    for inner, link in ((inside, average()), (optax.sgd(0.1), optax.identity())):
+        with pytest.raises(ValueError, match="local_updates has one compress, in average"):
+            local_updates(inner, optax.sgd(1.0), link, 2).init({"w": jnp.zeros(3)})
+    with pytest.raises(ValueError, match="average is an Optax transformation, such as compress"):
+        local_updates(optax.sgd(0.1), optax.sgd(1.0), dense(), 2)
+    with pytest.raises(ValueError, match=r"'w' is bfloat16.*Keep parameters in float32"):
+        local_updates(optax.sgd(0.1), optax.sgd(1.0), average(), 2).init(
+            {"w": jnp.zeros(3, jnp.bfloat16)}
+        )
+
+
+def test_a_chain_without_local_updates_is_refused():
+    mesh, params = data_mesh(WORKERS), {"w": W}
+    chain = optax.chain(average(), optax.sgd(0.1))
+    whole = local_updates(optax.sgd(0.1), optax.sgd(1.0), average(), 2)
+    for optimizer in (chain, apply_if_all_finite(whole), optax.chain(whole, optax.scale(0.5))):
+        params = replicate({"w": W}, mesh)
+        check_refused(optimizer, params, mesh)
+
+
+def check_refused(optimizer, params, mesh):
+    with pytest.raises(ValueError, match=r"is a local_updates\(…\) by itself"):
+        make_local_step(loss_of, optimizer, mesh)(
+            params,
+            init_state(optimizer, params, mesh),
+            rows_of_workers({}, mesh),
+            shard_batch((X, Y), mesh),
+        )
