@@ -70,6 +70,10 @@ REFERENCE = {
     ),
     "Periods": (
         "local_updates",
+        "local_sgd",
+        "diloco",
+        "sparse_loco",
+        "mu_loco",
         "make_local_step",
         "make_flush",
         "rows_of_workers",

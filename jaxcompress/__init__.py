@@ -70,6 +70,7 @@ from jaxcompress.periods.local_step import (
     rows_of_workers,
 )
 from jaxcompress.periods.local_updates import local_updates, worker_params
+from jaxcompress.periods.methods import diloco, local_sgd, mu_loco, sparse_loco
 from jaxcompress.profiling.collective import Collective, Traffic
 from jaxcompress.profiling.error_memory import error_memory
 from jaxcompress.profiling.hlo_traffic import traffic_of_hlo
@@ -95,6 +96,10 @@ __all__ = [
     "onebit_adam",
     "scale_by_onebit_adam",
     "local_updates",
+    "local_sgd",
+    "diloco",
+    "sparse_loco",
+    "mu_loco",
     "worker_params",
     "make_local_step",
     "make_flush",
