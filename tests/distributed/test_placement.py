@@ -209,9 +209,11 @@ def test_a_number_of_workers_below_one_is_refused(workers):
 
 
 @pytest.mark.parametrize("dtype", [jnp.int32, jnp.bool_])
-def test_state_without_a_mean_is_not_resharded(dtype):
-    with pytest.raises(ValueError, match="only floating state has a mean"):
-        reshard_workers(PerWorker(jnp.ones((4, 2), dtype)), 2)
+def test_state_without_a_mean_stays_where_all_workers_agree(dtype):
+    found = reshard_workers(PerWorker(jnp.ones((4, 2), dtype)), 3).value
+    np.testing.assert_array_equal(found, np.ones((3, 2), dtype))
+    with pytest.raises(ValueError, match=r"only floating state has a mean.*differs between"):
+        reshard_workers(PerWorker(jnp.ones((4, 2), dtype).at[3].set(0)), 2)
 
 
 def test_a_state_without_rows_of_workers_is_refused_by_the_step():
