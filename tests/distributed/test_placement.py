@@ -213,7 +213,7 @@ def test_state_without_a_mean_stays_where_all_workers_agree(dtype):
     found = reshard_workers(PerWorker(jnp.ones((4, 2), dtype)), 3).value
     np.testing.assert_array_equal(found, np.ones((3, 2), dtype))
     with pytest.raises(ValueError, match=r"only floating state has a mean.*differs between"):
-        reshard_workers(PerWorker(jnp.ones((4, 2), dtype).at[3].set(0)), 2)
+        reshard_workers(PerWorker(jnp.ones((4, 2), dtype).at[3].set(jnp.zeros((), dtype))), 2)
 
 
 def test_a_state_without_rows_of_workers_is_refused_by_the_step():
