@@ -82,9 +82,9 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
             return build_program(loss, optimizer, variables, example, mesh, config.micro_batches)
 
         # Step: compiled, and restored from the last checkpoint.
+        state, program = build(run.compressor)
         reporter = at_exit.enter_context(contextlib.closing(Reporter(run, plan.total)))
         reporter.compiling()
-        state, program = build(run.compressor)
         dense = program if is_dense(run.compressor) else build(jaxcompress.dense())[1]  # never runs
         sent = count_bytes(program, dense, has_choices(config, run.compressor))
         take_step = program.compile()
