@@ -93,7 +93,7 @@ def parseable(constructor: Callable) -> Callable:
     def construct(*args, **kwargs):
         made = constructor(*args, **kwargs)
         if not isinstance(made, Compressor) and not callable(made):
-            raise TypeError(f"it returns a compressor or a function; got {made!r}.")
+            raise TypeError(f"what is parseable returns a compressor or a function; got {made!r}.")
         call = Call(construct, signature.bind(*args, **kwargs).arguments)
         if isinstance(made, Compressor):
             return made._replace(call=call)

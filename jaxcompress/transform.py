@@ -252,6 +252,6 @@ def _check_updates(updates: Updates, axis_name: AxisName) -> Any:
                 f" jax.lax.pcast(params, {axis_name!r}, to='varying'). A chain averages once, so it"
                 " holds one compress and no pmean before it. Freeze parameters by optax.set_to_zero"
                 " after compress. Instead of optax.MultiSteps use micro_batches of make_train_step."
-                " Axes of the model are none of compress."
+                " compress takes axes of the workers only, not of the model."
             )
     return jax.tree.map(lambda x: not _is_float0(x), updates)

@@ -278,7 +278,10 @@ def test_modules_that_are_no_sequence_of_names_are_refused(modules):
     [
         ("own_codecs.raises('KeyError')", "own_codecs.raises: KeyError: 'its reason'"),
         ("own_codecs.raises('OSError')", "own_codecs.raises: OSError: its reason"),
-        ("own_codecs.returns()", "own_codecs.returns: it returns a compressor or a function"),
+        (
+            "own_codecs.returns()",
+            "own_codecs.returns: what is parseable returns a compressor or a function",
+        ),
         ("own_codecs.returns(3)", "got 3"),
     ],
 )

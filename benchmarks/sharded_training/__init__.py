@@ -1,1 +1,1 @@
-"""The accuracy of compressing shards, beside that of compressing whole arrays."""
+"""Accuracy when each device compresses its shard, compared with compressing whole arrays."""

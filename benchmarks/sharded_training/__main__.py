@@ -1,4 +1,4 @@
-"""Does compressing each device's shard cost accuracy, beside compressing whole arrays?
+"""Does it cost accuracy to compress each device's shard instead of whole arrays?
 
     python -m benchmarks.sharded_training                 all runs with three seeds: an hour
     python -m benchmarks.sharded_training --no-measure    the table of the file
@@ -88,9 +88,8 @@ COPIED = ("test_perplexity", "test_loss", "train_loss", "steps", "command")
 
 
 def table(rows: list[Row]) -> list[dict[str, Any]]:
-    """One line for each compressor and number of devices, over all its seeds.
-
-    Losses stand beside those of `dense()` with the same seeds.
+    """One line for each compressor and number of devices: means over seeds, and the mean difference
+    to the loss of `dense()` with the same seeds.
     """
     lines, dense = [], _losses(rows, *RUNS[0])
     for compressor, devices in RUNS:

@@ -109,7 +109,7 @@ def make_flush(
     def one_worker(params, opt_state, extra):
         opt_state, extra = squeeze_worker_axis((opt_state, extra))
         due = local_state(opt_state).since > 0
-        updates, opt_state = optimizer.update(params, opt_state, params, flush=True)
+        updates, opt_state = optimizer.update(params, opt_state, params, weight=1.0, flush=True)
         new_extra = _averaged_when_due(extra.value, due, axis_name)
         opt_state, new_extra = expand_worker_axis((opt_state, PerWorker(new_extra)))
         return optax.apply_updates(params, updates), opt_state, new_extra

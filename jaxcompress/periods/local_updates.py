@@ -115,10 +115,15 @@ def local_updates(
             count, since, PerWorker(copied), PerWorker(own), outer.init(params), sending
         )
 
-    def update(updates, state, params=None, *, weight=1.0, flush=False, **extra_args):
+    def update(updates, state, params=None, *, weight=None, flush=False, **extra_args):
         axis_size(axis_name)
-        if params is None:
-            raise ValueError("local_updates needs the parameters: update(grads, state, params).")
+        # make_train_step gives no weight, and takes gradients elsewhere.
+        if params is None or weight is None:
+            raise ValueError(
+                "local_updates takes gradients at each worker's own parameters: train by"
+                " make_local_step. In a step of your own take them at worker_params(opt_state), and"
+                " call update(grads, opt_state, params, weight=1.0)."
+            )
         if not flush:
             state = own_step(updates, state, extra_args)
         due = state.since > 0 if flush else state.since >= period_at(period, state.count)

@@ -19,7 +19,7 @@ def local_sgd(
 
     Args:
       learning_rate: Of each worker's SGD.
-      period: Inner steps between two synchronisations. The paper takes 1 to 64.
+      period: Inner steps between two synchronisations.
       axis_name: The axis of the workers.
 
     Returns:

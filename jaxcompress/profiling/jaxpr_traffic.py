@@ -1,6 +1,5 @@
 """Counts bytes in the jaxpr: what the program requests, before the backend changes it."""
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -84,19 +83,17 @@ def _walk(
             yield from _collective(eqn, operation, axis_sizes)
             continue
         sizes = {**axis_sizes, **eqn.params["mesh"].shape} if name == "shard_map" else axis_sizes
-        inner = [list(_walk(sub, sizes, branch, unknown)) for sub in _sub_jaxprs(eqn.params)]
+        parts = list(_sub_jaxprs(eqn.params))
+        inner = [list(_walk(part, sizes, branch, unknown)) for part in parts]
         if name == "cond":
             if any(inner):
                 yield from branch([Traffic(tuple(each)) for each in inner]).collectives
             continue
-        if any(inner) and name == "while":
-            # The condition also runs when it ends the loop.
-            rounds = _rounds(eqn, unknown)
-            condition = _walk(eqn.params["cond_jaxpr"].jaxpr, sizes, branch, unknown)
-            body = _walk(eqn.params["body_jaxpr"].jaxpr, sizes, branch, unknown)
-            yield from [*repeated(condition, rounds + 1), *repeated(body, rounds)]
-        elif any(inner):
-            yield from repeated(itertools.chain(*inner), _rounds(eqn, unknown))
+        for part, collectives in zip(parts, inner, strict=True):
+            if collectives:
+                # The condition of a loop also runs when it ends the loop.
+                ends = name == "while" and part is eqn.params["cond_jaxpr"].jaxpr
+                yield from repeated(collectives, _rounds(eqn, unknown) + ends)
 
 
 def _rounds(eqn: JaxprEqn, unknown: int | None) -> int:

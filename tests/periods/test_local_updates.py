@@ -308,6 +308,13 @@ def test_a_compress_in_the_wrong_place_is_refused():
         )
 
 
+def test_a_step_that_takes_gradients_at_the_anchor_is_refused():
+    whole = local_updates(optax.sgd(0.1), optax.sgd(1.0), average(), 2)
+    for optimizer in (whole, apply_if_all_finite(whole)):
+        with pytest.raises(ValueError, match="own parameters: train by make_local_step"):
+            Training(optimizer, local=False).run(1)
+
+
 def test_a_chain_without_local_updates_is_refused():
     mesh, params = data_mesh(WORKERS), {"w": W}
     chain = optax.chain(average(), optax.sgd(0.1))

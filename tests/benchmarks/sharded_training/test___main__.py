@@ -1,4 +1,4 @@
-"""The table of compressed shards beside compressed whole arrays."""
+"""The table that compares compressed shards with compressed whole arrays."""
 
 from benchmarks.sharded_training.__main__ import RUNS, table
 
@@ -12,7 +12,7 @@ def row(run: tuple[str, int], seed: int, loss: float) -> dict[str, str]:
     }
 
 
-def test_losses_stand_beside_dense_of_the_same_seeds():
+def test_losses_are_compared_with_dense_of_the_same_seeds():
     rows = [row(RUNS[0], 0, 1.0), row(RUNS[0], 1, 2.0)]
     rows += [row(RUNS[2], 1, 2.5), row(RUNS[2], 0, 1.5), row(RUNS[3], 0, 1.25)]
     dense, shards, one_seed = table(rows)
