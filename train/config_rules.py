@@ -97,10 +97,10 @@ def check_vmap(config: Config) -> None:
 def check_shards(config: Config) -> None:
     """Raises an `InputError` unless the model can be sharded as fsdp and tensor say."""
     if config.vmap or config.nodes is not None:
+        other = "vmap" if config.vmap else "nodes"
         raise InputError(
-            "fsdp and tensor give each worker devices of its own, which are its node; got"
-            f" {f'nodes={config.nodes}' if config.nodes is not None else 'vmap=True'} too. Omit"
-            " one of the two."
+            "fsdp and tensor give each worker devices of its own, which are its node. They exclude"
+            f" {other}={getattr(config, other)}: omit it, or fsdp and tensor."
         )
     if config.tensor > 1 and config.model != "transformer":
         raise InputError(

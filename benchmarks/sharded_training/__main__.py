@@ -7,8 +7,8 @@ The transformer of configs/shakespeare_transformer_dense.yaml is trained for two
 workers: as one whole model, and split over four devices of each worker (`--fsdp 4`), which compress
 their shards. Both send about the same number of bytes: PowerSGD has rank 6 on whole arrays and rank
 2 on shards, since each of four shards has two factors of its own. Both start from the same
-parameters, and see the same batches for the same seed. All other settings are the config's, which
-were chosen for dense training of whole models.
+parameters, and see the same batches for the same seed. All other settings are the config's. Its
+learning rate was chosen for six epochs of dense training with four workers.
 
 Without compression both are the same training, so `dense()` runs only on the whole model
 (tests/train/test_sharding.py compares the losses). The columns:

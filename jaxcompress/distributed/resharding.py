@@ -13,7 +13,7 @@ from jax.sharding import AbstractMesh, NamedSharding
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.distributed.offload import check_memory_kind, to_device
 from jaxcompress.distributed.placement import as_key_of, as_numpy, number_of_workers
-from jaxcompress.distributed.shards import PerShard, check_sizes
+from jaxcompress.distributed.shards import PerShard
 from jaxcompress.distributed.specs import state_shardings
 from jaxcompress.distributed.virtual import AnyMesh
 from jaxcompress.feedback.state_quantization import is_int8_array, read, store_to_nearest
@@ -103,7 +103,6 @@ def place_state(
     for path, node in jax.tree_util.tree_leaves_with_path(state, is_leaf=_is_part):
         _check_rows(path_text(path), node, workers)
         if isinstance(node, PerShard):
-            check_sizes(node, mesh)
             _check_shards(path_text(path), node)
     return jax.tree.map(
         _placed, state, state_shardings(state, params, mesh, axis_name, memory_kind)

@@ -1,5 +1,6 @@
-"""What cannot be sharded, or not like this: checks with a message."""
+"""Checks of a sharded model: over which axes, in which sizes, and as which tree."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -27,6 +28,19 @@ def check_model_axes(name: str, spec: P, axis_name: AxisName) -> None:
             " of one worker together hold the whole model: shard over the other axes of the mesh"
             " only, or give the workers another axis_name."
         )
+
+
+def check_sizes(
+    axes: tuple[str, ...], sizes: tuple[int, ...], mesh_shape: Mapping[str, int]
+) -> None:
+    """ValueError unless the mesh has the axes of a model's shards, in these sizes."""
+    for name, size in zip(axes, sizes, strict=True):
+        if mesh_shape.get(name) != size:
+            raise ValueError(
+                f"the model is sharded over {size} devices along {name!r}, and the mesh has the"
+                f" axes {dict(mesh_shape)}. The shards of a state cannot be changed: use a mesh"
+                " with the same axes of the model, or start with a new init_state."
+            )
 
 
 def check_placed(params: Any, specs: dict[KeyPath, P]) -> None:
@@ -62,7 +76,7 @@ def check_same_tree(updates: Any, shardings: Any) -> None:
     found, wanted = jax.tree.structure(updates), jax.tree.structure(shardings)
     if found != wanted:
         hint = (
-            " optax.masked and partitions go around links after on_shards, or inside it."
+            " Put optax.masked inside on_shards, or around links that follow it."
             if "MaskedNode" in str(found)
             else ""
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import optax
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jax.tree_util import KeyPath
 
@@ -18,7 +18,6 @@ from jaxcompress.distributed.shard_checks import (
     check_not_averaged,
     check_same_tree,
 )
-from jaxcompress.distributed.virtual import AnyMesh
 from jaxcompress.ops.trees import mask, merge_masked, path_text
 
 
@@ -86,12 +85,12 @@ def on_shards(
     link = optax.with_extra_args_support(link)
     shardings = _shardings(params)
     mesh, groups = _mesh(shardings), _groups(shardings)
-    # What `PerShard` says of each group.
-    headings = {axes: _heading(axes, mesh, shardings) for axes in groups}
+    # The state of each group, without its arrays.
+    empty = {axes: _empty_state(axes, mesh, shardings) for axes in groups}
     specs = jax.tree.map(lambda one: one.spec, shardings)
 
     def kept(axes: tuple[str, ...], value: Any) -> PerShard:
-        return dataclasses.replace(headings[axes], value=_expanded(value, axes))
+        return dataclasses.replace(empty[axes], value=_expanded(value, axes))
 
     def init(params) -> Any:
         check_same_tree(params, shardings)
@@ -109,7 +108,7 @@ def on_shards(
     def update(updates, state, params=None, **extra_args):
         check_same_tree(updates, shardings)
         model = _model_axes(groups)
-        _check_state(state, list(headings.values()))
+        _check_state(state, list(empty.values()))
         traced = {name: x for name, x in extra_args.items() if isinstance(x, jax.Array)}
         fixed = {name: x for name, x in extra_args.items() if name not in traced}
 
@@ -142,8 +141,8 @@ def parameter_specs(state: Any) -> dict[KeyPath, P]:
     return {path: spec for node in nodes if isinstance(node, PerShard) for path, spec in node.specs}
 
 
-def _heading(axes: tuple[str, ...], mesh: Mesh, shardings: Any) -> PerShard:
-    """The state of the arrays that are sharded over `axes`, without any value."""
+def _empty_state(axes: tuple[str, ...], mesh: Mesh, shardings: Any) -> PerShard:
+    """What `PerShard` knows of the arrays that are sharded over `axes`."""
     specs = tuple(
         (path, one.spec)
         for path, one in jax.tree_util.tree_leaves_with_path(shardings)
@@ -152,24 +151,13 @@ def _heading(axes: tuple[str, ...], mesh: Mesh, shardings: Any) -> PerShard:
     return PerShard(None, axes, tuple(mesh.shape[name] for name in axes), specs)
 
 
-def check_sizes(node: PerShard, mesh: AnyMesh | AbstractMesh) -> None:
-    """ValueError unless `mesh` has the axes of these shards, in the same sizes."""
-    for name, size in zip(node.axes, node.sizes, strict=True):
-        if mesh.shape.get(name) != size:
-            raise ValueError(
-                f"the model is sharded over {size} devices along {name!r}, and the mesh has the"
-                f" axes {dict(mesh.shape)}. The shards of a state cannot be changed: use a mesh"
-                " with the same axes of the model, or start with a new init_state."
-            )
-
-
-def _check_state(state: Any, headings: list[PerShard]) -> None:
+def _check_state(state: Any, expected: list[PerShard]) -> None:
     """ValueError unless the state is of these shards."""
     found = [dataclasses.replace(one, value=None) for one in state if isinstance(one, PerShard)]
-    if found != headings:
+    if found != expected:
         had, needed = (
             [dict(zip(one.axes, one.sizes, strict=True)) for one in each]
-            for each in (found, headings)
+            for each in (found, expected)
         )
         raise ValueError(
             "the state of on_shards is of parameters that are sharded otherwise: over the axes"

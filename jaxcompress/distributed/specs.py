@@ -9,8 +9,8 @@ from jax.sharding import PartitionSpec as P
 from jax.tree_util import KeyPath
 
 from jaxcompress.base import AxisName, PerWorker
-from jaxcompress.distributed.shard_checks import check_model_axes
-from jaxcompress.distributed.shards import PerShard, check_sizes, parameter_specs
+from jaxcompress.distributed.shard_checks import check_model_axes, check_sizes
+from jaxcompress.distributed.shards import PerShard, parameter_specs
 from jaxcompress.distributed.virtual import AnyMesh, sharding
 from jaxcompress.ops.trees import path_text
 
@@ -39,7 +39,7 @@ def state_shardings(
 
     `PerWorker` parts are sharded over the workers, and `PerShard` parts over their axes of the
     model. Any other array that belongs to a parameter of `on_shards`, as a momentum does, is
-    sharded as the parameter is too: one whose path ends in that of the parameter and that has its
+    also sharded as the parameter is: one whose path ends in that of the parameter and that has its
     shape. The rest is replicated.
 
     Args:
@@ -55,7 +55,7 @@ def state_shardings(
     """
     for node in jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, PerShard)):
         if isinstance(node, PerShard):
-            check_sizes(node, mesh)
+            check_sizes(node.axes, node.sizes, mesh.shape)
     shapes = {path: x.shape for path, x in jax.tree_util.tree_leaves_with_path(params)}
     known = {path: (shapes.get(path), spec) for path, spec in parameter_specs(state).items()}
     for path, (_, spec) in known.items():

@@ -55,19 +55,19 @@ def local_updates(
 
     Between synchronisations the update of x is zero and nothing is sent. The gradient must be taken
     at `worker_params`, as `make_local_step` does. The states of the inner optimizer stay with their
-    workers. Weight decay, clipping and learning-rate schedules belong into `inner`.
+    workers. Weight decay, clipping and learning-rate schedules belong in `inner`.
 
     A step with a gradient that is not finite changes neither x_w nor its inner state. A worker
-    whose drift is not finite sends nothing at a synchronisation and continues from x.
+    whose drift is not finite has weight 0 at that synchronisation, and continues from x.
 
-    ``update(..., weight=w)`` gives each worker a weight of at least 0, such as its number of
-    tokens: ``d = sum_w weight_w d_w / sum_w weight_w``. A worker of weight 0 sends nothing and
-    keeps its error memory. If all weights are 0, x stays. ``update(..., flush=True)`` takes no
-    inner step, and synchronises if there were any since the last synchronisation:
+    ``update(grads, state, params, weight=w)`` takes a weight of at least 0 for each worker, such as
+    its number of tokens: ``d = sum_w weight_w d_w / sum_w weight_w``. A worker of weight 0 sends a
+    message of zeros and keeps its error memory. If all weights are 0, x stays. With ``flush=True``
+    it takes no inner step, and synchronises if there were any since the last synchronisation:
     `make_flush` calls it.
 
-    How it travels: as `average` sends it, once in a period. With weights, one more all-reduce of 4
-    bytes.
+    How it travels: as `average` sends it, once in a period, and one all-reduce of 4 bytes for the
+    weights.
 
     Guarantees: x is equal on all workers to the last bit, and ``x_w == x`` after a synchronisation.
     With H = 1, ``optax.sgd(lr)`` inside and ``optax.sgd(1.0)`` outside it is data-parallel SGD.

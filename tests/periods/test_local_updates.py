@@ -161,7 +161,7 @@ def test_the_average_of_a_period_is_weighted(weights):
 
 
 @pytest.mark.parametrize("compressor", [top_k(0.1), block_top_k(0.1, block=32)])
-def test_a_worker_of_weight_zero_sends_nothing_and_keeps_its_memory(compressor):
+def test_a_worker_of_weight_zero_adds_nothing_and_keeps_its_memory(compressor):
     link = compress(error_feedback(compressor), min_compression_rate=0)
     training = Training(local_updates(optax.sgd(0.5), optax.sgd(1.0), link, 1))
     training.run(3)

@@ -47,8 +47,8 @@ def block_top_k(density: float, block: int = 1024, inner: Compressor = dense()) 
       block_top_k(0.01)
 
     References:
-      Wang et al., `SparseLoCo <https://arxiv.org/abs/2508.15706>`_, 2025, selects in chunks of 4096
-      likewise
+      Sarfi et al., `SparseLoCo <https://arxiv.org/abs/2508.15706>`_, 2025, selects in chunks of
+      4096 likewise
     """
     check_density(density)
     check_block(block)
