@@ -80,10 +80,13 @@ def test_metrics_and_extra_are_each_workers_own_until_a_synchronisation():
 def test_micro_batches_take_the_same_steps():
     mesh = data_mesh(4)
     whole, parts = (
-        run(mesh, replicate(PARAMS, mesh), compress(dense()), 3, micro_batches=n)[1][-1][0]
+        run(mesh, replicate(PARAMS, mesh), compress(dense()), 3, micro_batches=n)[1][-1]
         for n in (1, 2)
     )
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), whole, parts)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), whole[0], parts[0]
+    )
+    assert parts[2].value["seen"].tolist() == [6] * 4
 
 
 def test_flush_averages_extra_too():

@@ -220,7 +220,8 @@ def test_without_any_weight_nothing_changes(weight):
 
 
 def test_flush_ends_a_period_early_and_only_once():
-    optimizer = local_updates(optax.sgd(0.5), optax.sgd(1.0), average(), 100)
+    # A momentum would move the anchor a second time.
+    optimizer = local_updates(optax.sgd(0.5), optax.sgd(1.0, momentum=0.9), average(), 100)
     training = Training(optimizer)
     training.run(2)
     own = np.mean(training.own, axis=0)
