@@ -4,23 +4,21 @@ import functools
 import re
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 from claims import ALL_COMPRESSORS
 from helpers import assert_close, random_updates
-from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from laws_programs import axes_of, compressor_of
+from sharded_helpers import SPECS, averaging, mesh_of, params_on, trained
 
 import jaxcompress
 from jaxcompress import (
     PerShard,
     compress,
-    dense,
     error_feedback,
-    momentum_correction,
     monitor,
     on_shards,
     power_sgd,
@@ -29,13 +27,6 @@ from jaxcompress import (
 )
 from jaxcompress.profiling.replica_groups import replica_groups
 
-SPECS = {
-    "kernel": P(None, "model"),
-    "embedding": P("model", None),
-    "bias": P("model"),
-    "scale": P(),
-}
-SHAPES = {"kernel": (40, 64), "embedding": (64, 24), "bias": (80,), "scale": (48,)}
 # Of every family one; the others are among the slow tests.
 CHOSEN = {
     "dense()",
@@ -57,43 +48,6 @@ every_compressor_on_every_mesh = pytest.mark.parametrize(
     ]
     + [pytest.param("error_feedback(top_k(0.1))", (2, 2, 2), id="three axes")],
 )
-
-
-def mesh_of(*shape: int) -> Mesh:
-    names = ("data", "model", "tensor")[: len(shape)]
-    devices = np.array(jax.devices()[: int(np.prod(shape))]).reshape(shape)
-    return Mesh(devices, names, axis_types=(AxisType.Auto,) * len(shape))
-
-
-def placed(tree, mesh, specs=SPECS):
-    return {name: jax.device_put(x, NamedSharding(mesh, specs[name])) for name, x in tree.items()}
-
-
-def params_on(mesh, specs=SPECS):
-    rng = np.random.default_rng(0)
-    like = {name: rng.standard_normal(shape, np.float32) for name, shape in SHAPES.items()}
-    return placed(like, mesh, specs)
-
-
-def averaging(optimizer, mesh):
-    """A jitted step: updates of all workers in, (workers, …), and their average out."""
-
-    def local(updates, state):
-        own = jax.tree.map(lambda x: x[0], updates)
-        mean, state = optimizer.update(own, jaxcompress.squeeze_worker_axis(state))
-        return mean, jaxcompress.expand_worker_axis(state)
-
-    def step(updates, state):
-        specs = jaxcompress.state_specs(state)
-        return jax.shard_map(
-            local,
-            mesh=mesh,
-            in_specs=(P("data"), specs),
-            out_specs=(P(), specs),
-            axis_names={"data"},
-        )(updates, state)
-
-    return jax.jit(step)
 
 
 def cut(x, spec, shard, shards):
@@ -149,26 +103,6 @@ def unsharded(text, mesh):
     return link, averaging(link, mesh)
 
 
-def loss_fn(params, extra, batch):
-    hidden = jax.nn.gelu(batch["x"] @ params["kernel"] + params["bias"][:64])
-    found = hidden @ params["embedding"]
-    return jnp.mean((found - batch["y"]) ** 2) + jnp.mean(params["scale"] ** 2), (extra, {})
-
-
-def trained(optimizer, params, mesh, steps=3):
-    state = jaxcompress.init_state(optimizer, params, mesh)
-    step = jaxcompress.make_train_step(loss_fn, optimizer, mesh)
-    rng = np.random.default_rng(1)
-    x = rng.standard_normal((16, 40), np.float32)
-    batch = jaxcompress.shard_batch({"x": x, "y": x[:, :24]}, mesh)
-    compiled = step.lower(params, state, {}, batch).compile()
-    losses = []
-    for _ in range(steps):
-        params, state, _, metrics = step(params, state, {}, batch)
-        losses.append(float(metrics["loss"]))
-    return compiled.as_text(), losses, params, state
-
-
 def groups_of(text, operation):
     """The replica groups of the collectives of one kind in a compiled program."""
     calls = re.findall(rf" {operation}(?:-start)?\(.*", text)
@@ -218,73 +152,6 @@ def test_it_trains_as_without_shards_where_nothing_is_lost():
     np.testing.assert_allclose(found[2, 4], found[2, 1], rtol=1e-3)
 
 
-def test_without_it_a_sharded_model_is_refused():
-    mesh = mesh_of(2, 4)
-    optimizer = optax.chain(compress(error_feedback(top_k(0.1))), optax.sgd(0.1))
-    with pytest.raises(ValueError, match=r"Write on_shards\(compress\(\.\.\.\), params\)"):
-        trained(optimizer, params_on(mesh), mesh)
-
-
-def test_a_parameter_sharded_over_the_workers_is_refused():
-    mesh = mesh_of(2, 4)
-    params = params_on(mesh, SPECS | {"kernel": P("data", "model")})
-    optimizer = optax.chain(on_shards(compress(top_k(0.1)), params), optax.sgd(0.1))
-    with pytest.raises(ValueError, match="'kernel' is sharded over 'data', whose devices are the"):
-        trained(optimizer, params, mesh)
-    allowed = params_on(mesh)
-    state = jaxcompress.init_state(
-        optax.chain(on_shards(compress(top_k(0.1)), allowed), optax.sgd(0.1)), allowed, mesh
-    )
-    with pytest.raises(ValueError, match="sharded over 'data', whose devices are the workers"):
-        averaging(optimizer, mesh)(random_updates(1, allowed, 2), state)
-
-
-@pytest.mark.parametrize("compressor", [dense(), error_feedback(top_k(0.5)), power_sgd(1)])
-def test_averaging_over_the_shards_is_refused(compressor):
-    mesh, params = mesh_of(2, 4), params_on(mesh_of(2, 4))
-    link = on_shards(compress(compressor, ("data", "model")), params)
-    with pytest.raises(ValueError, match="takes axes of the workers only, not of the model"):
-        trained(optax.chain(link, optax.sgd(0.1)), params, mesh)
-    params = params_on(mesh, SPECS | {"scale": P("model")})
-    link = on_shards(compress(compressor, ("data", "model")), params)
-    with pytest.raises(
-        ValueError, match="averages over 'model', along which devices hold different"
-    ):
-        trained(optax.chain(link, optax.sgd(0.1)), params, mesh)
-
-
-def test_parameters_that_are_sharded_otherwise_are_refused():
-    mesh = mesh_of(2, 4)
-    link = on_shards(compress(top_k(0.1)), params_on(mesh, SPECS | {"kernel": P("model")}))
-    with pytest.raises(ValueError, match=r"'kernel' is sharded as .* on_shards was told"):
-        jaxcompress.init_state(link, params_on(mesh), mesh)
-
-
-def test_a_state_of_other_shards_is_refused():
-    old, new = (jaxcompress.hybrid_mesh({"data": 2, **shape}) for shape in ORDERS)
-    spec = P(("model", "tensor"))
-    params = [placed({"w": np.zeros(64, np.float32)}, mesh, {"w": spec}) for mesh in (old, new)]
-    links = [on_shards(compress(error_feedback(top_k(0.1))), each) for each in params]
-    state = jax.device_get(jaxcompress.init_state(links[0], params[0], old))
-    with pytest.raises(ValueError, match=r"sharded over 2 devices along 'model', and the mesh has"):
-        jaxcompress.place_state(state, params[1], new)
-    with pytest.raises(ValueError, match="of parameters that are sharded otherwise"):
-        averaging(links[1], new)(random_updates(1, {"w": jnp.zeros(64)}, 2), state)
-    with pytest.raises(ValueError, match=r"2 devices along 'model', and the mesh has the axes"):
-        jaxcompress.init_state(links[0], params[0], jaxcompress.data_mesh())
-
-
-# As many devices of a worker, arranged otherwise.
-ORDERS = ({"model": 2, "tensor": 2}, {"model": 4, "tensor": 1})
-
-
-def test_two_momenta_are_found_in_shards_too():
-    params = params_on(mesh_of(2, 4))
-    link = on_shards(compress(momentum_correction(top_k(0.1))), params)
-    with pytest.raises(ValueError, match="the two would multiply"):
-        jaxcompress.init_state(optax.chain(link, optax.adam(0.1)), params, mesh_of(2, 4))
-
-
 def test_parameters_may_be_one_array_and_names_may_be_those_of_moments():
     mesh = mesh_of(2, 4)
     one = jax.device_put(np.zeros((8, 8), np.float32), NamedSharding(mesh, P("model")))
@@ -295,38 +162,6 @@ def test_parameters_may_be_one_array_and_names_may_be_those_of_moments():
         state = jaxcompress.init_state(optax.chain(link, optax.adam(0.1)), params, mesh)
         wanted = jax.tree.map(lambda x: x.sharding, params)
         assert jax.tree.map(lambda x: x.sharding, state[1][0].mu) == wanted
-
-
-def test_a_masked_tree_is_refused_with_advice():
-    params = params_on(mesh_of(2, 4))
-    marks = {name: name != "bias" for name in SPECS}
-    link = optax.masked(on_shards(compress(top_k(0.1)), params), marks)
-    with pytest.raises(ValueError, match=r"Put optax\.masked inside on_shards"):
-        jaxcompress.init_state(link, params, mesh_of(2, 4))
-
-
-def test_a_compressor_is_not_a_link():
-    with pytest.raises(ValueError, match=r"write on_shards\(compress\(top_k\(0.1\)\), params\)"):
-        on_shards(top_k(0.1), params_on(mesh_of(2, 4)))
-
-
-def test_a_mesh_with_explicit_axes_is_refused():
-    explicit = jax.make_mesh((2, 4), ("data", "model"), axis_types=(AxisType.Explicit,) * 2)
-    with pytest.raises(ValueError, match="axes of the type Auto"):
-        on_shards(compress(top_k(0.1)), params_on(explicit))
-
-
-def test_parameters_that_are_not_placed_are_refused():
-    with pytest.raises(ValueError, match=r"takes parameters that are placed on a mesh.*ndarray"):
-        on_shards(compress(top_k(0.1)), {"w": np.zeros((4, 4))})
-
-
-def test_other_parameters_are_refused():
-    mesh = mesh_of(2, 4)
-    link = on_shards(compress(top_k(0.1)), params_on(mesh))
-    others = placed({"kernel": np.zeros((4, 4), np.float32)}, mesh)
-    with pytest.raises(ValueError, match="on_shards was made for parameters of the tree"):
-        jaxcompress.init_state(link, others, mesh)
 
 
 def test_another_number_of_workers_keeps_the_mean_of_every_memory():
@@ -406,10 +241,3 @@ def test_a_momentum_is_sharded_though_parameters_are_not_placed_yet():
     shapes = jax.eval_shape(optimizer.init, params_on(mesh))
     found = jaxcompress.state_shardings(shapes, jax.eval_shape(lambda x: x, params_on(mesh)), mesh)
     assert found[1][0].nu["embedding"].spec == P("model", None)
-
-
-def test_a_dimension_that_does_not_divide_is_refused_by_name():
-    mesh = mesh_of(2, 4)
-    shardings = {"w": NamedSharding(mesh, P("model"))}
-    with pytest.raises(ValueError, match="'w' cannot be sharded"):
-        on_shards(compress(top_k(0.1)), shardings).init({"w": jnp.zeros(10)})
