@@ -12,7 +12,7 @@ from helpers import assert_close, random_updates
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from laws_programs import axes_of, compressor_of
-from sharded_helpers import SPECS, averaging, mesh_of, params_on, trained
+from sharded_helpers import SPECS, averaging, loss_fn, mesh_of, params_on, trained
 
 import jaxcompress
 from jaxcompress import (
