@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -64,6 +65,21 @@ def finish(
 def train(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs ``python -m train`` to its end."""
     return finish(start(*arguments))
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def train_together(*of_each: tuple[str, ...]) -> list:
+    """Runs one process for each set of arguments, and waits for all."""
+    cluster = ("--coordinator", f"127.0.0.1:{free_port()}", "--num-processes", str(len(of_each)))
+    processes = [
+        start(*arguments, *cluster, "--process-id", str(i)) for i, arguments in enumerate(of_each)
+    ]
+    return [finish(process) for process in processes]
 
 
 def summary_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:

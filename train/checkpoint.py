@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 
 from train.checksums import find_damage, is_complete, write_checksums
@@ -54,10 +55,17 @@ class Checkpoints:
         return self._manager.restore(self.newest_step, args=arguments)["record"]
 
     def restore(self, like: Any) -> Any:
-        """The state of the newest checkpoint, with the shapes and shardings of `like`."""
-        target = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), like
-        )
+        """The state of the newest checkpoint, with the shapes and shardings of `like`.
+
+        Where `like` has NumPy arrays, so has the result.
+        """
+
+        def target_of(x):
+            if isinstance(x, np.ndarray):
+                return x
+            return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)
+
+        target = jax.tree.map(target_of, like)
         arguments = ocp.args.Composite(state=ocp.args.StandardRestore(target))
         return self._manager.restore(self.newest_step, args=arguments)["state"]
 

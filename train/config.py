@@ -66,16 +66,26 @@ class Config:
     after the backward pass.
     """
     optimizer: Literal[
-        "sgd", "rmsprop", "adam", "adamw", "dgc", "onebit_adam", "onebit_lamb", "zero_one_adam"
+        "sgd",
+        "rmsprop",
+        "adam",
+        "adamw",
+        "muon",
+        "sign_sgd",
+        "dgc",
+        "onebit_adam",
+        "onebit_lamb",
+        "zero_one_adam",
     ] = "sgd"
-    """Update rule for the averaged gradient. dgc is sgd with its momentum on each worker, before
-    the compressor. onebit_adam, onebit_lamb and zero_one_adam begin with dense steps, and then
-    send their momentum by the compressor, which needs an error memory: "error_feedback(sign())".
+    """Update rule for the averaged gradient. muon is for matrices, with adamw for all else. dgc is
+    sgd with its momentum on each worker, before the compressor. onebit_adam, onebit_lamb and
+    zero_one_adam begin with dense steps, and then send their momentum by the compressor, which
+    needs an error memory: "error_feedback(sign())".
     """
     learning_rate: float = 0.1
     """Peak learning rate, above 0 and finite."""
     momentum: float = 0.9
-    """Momentum of sgd, rmsprop and dgc, in [0, 1); not used by adam and adamw."""
+    """Momentum of sgd, rmsprop and dgc, in [0, 1); not used by others."""
     nesterov: bool = True
     """Whether the momentum of sgd, rmsprop and dgc is Nesterov's."""
     freeze_step: int | None = None
@@ -88,7 +98,8 @@ class Config:
     """
     clip_norm: float | None = None
     """Largest norm of the averaged gradient, above 0. dgc and the optimizers that send their
-    momentum instead clip the gradient of each worker, at clip_norm * sqrt(workers).
+    momentum instead clip the gradient of each worker, at clip_norm * sqrt(workers). With period
+    each worker's gradient is clipped at clip_norm.
     """
     weight_decay: float = 0.0
     """Weight decay of the kernels, at least 0 and finite: an L2 gradient for sgd, rmsprop, adam
@@ -118,6 +129,19 @@ class Config:
     """Devices of one worker among which the heads and hidden features of a transformer are split;
     at least 1.
     """
+    period: int | None = None
+    """Steps that each worker takes by itself, with the optimizer above, between two averages of how
+    far the workers have moved; at least 1. The compressor compresses these drifts, once a period.
+    None averages gradients in every step.
+    """
+    outer_optimizer: Literal["sgd", "nesterov"] = "nesterov"
+    """With period: update rule for the averaged drift. nesterov is that of DiLoCo; sgd with rate 1
+    makes the parameters the mean of the workers' parameters.
+    """
+    outer_learning_rate: float = 0.7
+    """With period: constant learning rate of the outer optimizer, above 0 and finite."""
+    outer_momentum: float = 0.9
+    """With period: momentum of the outer optimizer nesterov, in [0, 1)."""
     micro_batches: int = 1
     """Parts of a worker's batch that are processed one after the other, to save memory; their
     gradients are sent once.
@@ -130,7 +154,7 @@ class Config:
     """Seed of the initial parameters and of the order of the data; from 0 to 2**32 - 1."""
     workers: int | None = None
     """Workers in all processes together; None means every device. On a CPU, N makes N virtual
-    devices.
+    devices. A run may resume with another number.
     """
     vmap: bool = False
     """Whether the workers share one device, by jax.vmap. Results equal those on as many devices, up
@@ -143,10 +167,16 @@ class Config:
     workdir: str | None = None
     """Folder for checkpoints and metrics; the same folder resumes the run. None writes no files."""
     eval_every_epochs: float = 1.0
-    """Epochs between two evaluations, above 0 and finite; the last step is always evaluated."""
+    """Epochs between two evaluations, above 0 and finite; the last step is always evaluated. With
+    period rounded to whole periods, as checkpoint_every_steps.
+    """
     checkpoint_every_steps: int | None = None
     """Steps between two checkpoints, at least 1; None means one epoch. The last step is always
     saved.
+    """
+    evaluate_on: Literal["test", "validation"] = "test"
+    """Examples of the evaluations. Settings are chosen on validation: of images a part of the
+    training data, on which the run does not train then. test_loss and its like are of these.
     """
     log_every_steps: int = 50
     """Steps between two lines of training metrics; at least 1."""

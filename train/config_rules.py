@@ -7,6 +7,9 @@ from collections.abc import Callable
 from train.config import Config
 from train.errors import InputError
 
+# Optimizers that need nothing from other workers.
+LOCAL_OPTIMIZERS = ("sgd", "rmsprop", "adam", "adamw", "muon", "sign_sgd")
+
 # field -> (the rule as text, the rule). NaN breaks every rule.
 RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
     "min_compression_rate": ("at least 0", lambda c: c.min_compression_rate >= 0),
@@ -38,6 +41,9 @@ RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
     "layers": ("at least 1", lambda c: c.layers >= 1),
     "fsdp": ("at least 1", lambda c: c.fsdp >= 1),
     "tensor": ("at least 1", lambda c: c.tensor >= 1),
+    "period": ("at least 1", lambda c: _is_count(c.period)),
+    "outer_learning_rate": ("above 0 and finite", lambda c: 0 < c.outer_learning_rate < math.inf),
+    "outer_momentum": ("in [0, 1)", lambda c: 0 <= c.outer_momentum < 1),
     "micro_batches": ("at least 1", lambda c: c.micro_batches >= 1),
     "max_skipped_steps": ("at least 0", lambda c: c.max_skipped_steps >= 0),
     "seed": ("from 0 to 2**32 - 1", lambda c: 0 <= c.seed < 2**32),
@@ -76,6 +82,7 @@ def check_config(config: Config) -> None:
         check_vmap(config)
     if config.devices_per_worker > 1:
         check_shards(config)
+    check_period(config)
     if config.workers is not None:
         check_batch_size(config, config.workers)
 
@@ -111,6 +118,41 @@ def check_shards(config: Config) -> None:
         raise InputError(
             f"tensor must divide the number of heads; got tensor={config.tensor} for"
             f" {config.heads} heads. Use another --tensor or --heads."
+        )
+
+
+def check_period(config: Config) -> None:
+    """Raises an `InputError` for settings that need averages in every step, if there is a period.
+
+    Without one, for settings of the outer optimizer.
+    """
+    if config.period is None:
+        for field in ("outer_optimizer", "outer_learning_rate", "outer_momentum"):
+            if getattr(config, field) != getattr(Config(), field):
+                raise InputError(
+                    f"{field} is of the optimizer that runs once in a period; got"
+                    f" {getattr(config, field)!r} without one. Give --period, or omit it."
+                )
+        return
+    if config.optimizer not in LOCAL_OPTIMIZERS:
+        raise InputError(
+            f"with period each worker takes its own steps, and {config.optimizer} averages in every"
+            f" step. Use --optimizer {', '.join(LOCAL_OPTIMIZERS)}, or omit --period."
+        )
+    if config.precision == "float16":
+        raise InputError(
+            "float16 needs a loss scale on which all workers agree in every step, and with period"
+            " they meet only at its end. Use --precision bfloat16."
+        )
+    if config.nodes is not None:
+        raise InputError(
+            f"with period all workers average together; got nodes={config.nodes}. To average in"
+            " every step inside a node, make it one worker of several devices: --fsdp."
+        )
+    if config.bucket_mib is not None:
+        raise InputError(
+            "bucket_mib sends gradients during the backward pass, and with period none are sent;"
+            f" got {config.bucket_mib}. Omit it."
         )
 
 

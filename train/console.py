@@ -83,6 +83,11 @@ class Reporter:
         """Prints one line that says what is about to be trained."""
         run, config = self._run, self._run.config
         begins = f"resumes after step {run.progress.step}" if run.progress.step else "starts"
+        if run.saved_workers != workers_of(run.mesh):
+            begins += (
+                f" with {workers_of(run.mesh)} workers instead of {run.saved_workers} (what each"
+                " worker keeps was averaged or copied)"
+            )
         sender = "worker" if config.devices_per_worker == 1 else "device"
         parameters = sum(param.size for param in jax.tree.leaves(params))
         self._display.line(
@@ -90,8 +95,15 @@ class Reporter:
             f" {config.dataset}, {workers_of(run.mesh)} workers in {jax.process_count()}"
             f" process(es), {run.settings['compressor']}; each {sender} sends"
             f" {sent.largest:,.0f} bytes per step"
-            f" ({sent.dense:,.0f} with dense())"
+            f" ({sent.dense:,.0f} with dense()){self._period(sent)}"
         )
+
+    def _period(self, sent: BytesPerStep) -> str:
+        """What a period changes about the bytes; empty without one."""
+        period = self._run.config.period
+        if period is None:
+            return ""
+        return f": {sent.peak:,.0f} in the last of {period} steps, 0 in the others"
 
     def advance(self) -> None:
         """Counts one more step."""

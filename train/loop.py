@@ -15,12 +15,13 @@ from train.console import Reporter
 from train.data.batches import test_batches, train_batches
 from train.data.registry import load_dataset
 from train.errors import user_input
-from train.metrics import Summary, compression_metrics, skipped_steps
+from train.metrics import Summary, compression_metrics
 from train.models.build_model import build_model
-from train.optimizer import local_momentum, make_chain, make_schedule
+from train.optimizer import local_momentum, make_optimizer, make_schedule
 from train.processes import axes_of_rows, is_sharded, raise_on_all_processes, workers_of
 from train.program import Program, TrainState, build_program, count_bytes
 from train.progress import History, Progress, check_divergence
+from train.restoring import restore_state
 from train.sharding import init_on_mesh
 from train.signals import InterruptedRunError, ReceivedSignal, record_signals
 from train.startup import has_choices, is_dense, prepare_run
@@ -44,7 +45,9 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         # Data: each process reads its own rows of every batch.
         process = jax.process_index(), jax.process_count()
         with raise_on_all_processes():
-            dataset = load_dataset(config.dataset, config.data_dir, config.context)
+            dataset = load_dataset(
+                config.dataset, config.data_dir, config.context, config.evaluate_on
+            )
             plan = make_step_plan(config, dataset)
         batches = train_batches(dataset, config.batch_size, config.seed, *process)
         example = next(train_batches(dataset, config.batch_size, config.seed, *process))
@@ -64,7 +67,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         # Optimizer: before `compress` gradients are local to a worker, after it they are averaged.
         schedule = make_schedule(config, plan.per_epoch, plan.total)
 
-        def build(compressor: jaxcompress.Compressor) -> tuple[TrainState, Program]:
+        def build(config: Config, compressor: jaxcompress.Compressor) -> tuple[TrainState, Program]:
             with user_input("compressor"):
                 average = jaxcompress.compress(
                     jaxcompress.monitor(local_momentum(config, compressor)),
@@ -75,32 +78,34 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                 )
                 if is_sharded(mesh):
                     average = jaxcompress.on_shards(average, variables[0])
-                chain = make_chain(config, average, schedule, axes)
-                optimizer = jaxcompress.apply_if_all_finite(
-                    chain, axes, loss_scale=config.loss_scale
-                )
-            return build_program(loss, optimizer, variables, example, mesh, config.micro_batches)
+                optimizer = make_optimizer(config, average, schedule, axes)
+            return build_program(loss, optimizer, variables, example, mesh, config)
 
         # Step: compiled, and restored from the last checkpoint.
-        state, program = build(run.compressor)
+        state, program = build(config, run.compressor)
         reporter = at_exit.enter_context(contextlib.closing(Reporter(run, plan.total)))
         reporter.compiling()
-        dense = program if is_dense(run.compressor) else build(jaxcompress.dense())[1]  # never runs
-        sent = count_bytes(program, dense, has_choices(config, run.compressor))
+        dense = program
+        if config.period is not None or not is_dense(run.compressor):
+            # To be counted; it never runs.
+            dense = build(dataclasses.replace(config, period=None), jaxcompress.dense())[1]
+        sent = count_bytes(program, dense, has_choices(config, run.compressor), config.period)
         take_step = program.compile()
         if checkpoints is not None and progress.data is not None:
-            state = TrainState(**checkpoints.restore(state._asdict()))
+            state = restore_state(checkpoints, state, run.saved_workers, mesh)
             batches.set_state(progress.data)
         del variables  # a restored state needs no memory for the initial one
         kept = max(plan.per_epoch, plan.log_every, config.max_skipped_steps + 1)
-        history = History(kept, progress.history)
+        history = History(kept, progress.history, progress.skipped)
         reporter.introduce(state.params, sent)
 
         def save(step: int, summary: Summary | None = None) -> None:
             if checkpoints is not None:
                 check_divergence(history, step, config, checkpoints)
                 seconds = progress.seconds + time.monotonic() - started
-                reached = Progress(step, batches.get_state(), history.read(), seconds, summary)
+                reached = Progress(
+                    step, batches.get_state(), history.read(), history.skipped(), seconds, summary
+                )
                 record = {"settings": run.settings, "progress": dataclasses.asdict(reached)}
                 checkpoints.save(step, state._asdict(), record)
 
@@ -113,6 +118,8 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
             batch = jaxcompress.shard_batch(next(batches), mesh, rows)
             *arrays, metrics = take_step(*state, batch)
             state = TrainState(*arrays)
+            if step == plan.total:
+                state = program.end_period(state)
             history.add(metrics)
             reporter.advance()
             if plan.is_due(step, plan.log_every):
@@ -125,7 +132,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                     "train_accuracy": accuracy,
                     "learning_rate": jnp.asarray(schedule(step - 1)).item(),
                     "bytes_sent": step * sent.largest,  # by one worker since the start
-                    "skipped_steps": skipped_steps(state.opt_state),
+                    "skipped_steps": history.skipped(),
                     **compression_metrics(state.opt_state),
                     "steps_per_second": (step - logged_step) / (now - logged_at),
                 }
@@ -134,7 +141,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                 check_divergence(history, step, config, checkpoints)
             if plan.is_due(step, plan.eval_every):
                 tests = test_batches(dataset, config.batch_size, *process)
-                tested = evaluate(state.params, state.batch_stats, tests)
+                tested = evaluate(state.params, state.shared_stats(), tests)
                 reporter.write(step, tested)
             if plan.is_due(step, plan.save_every) and step < plan.total:
                 save(step)
@@ -147,12 +154,13 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
             test_perplexity=tested["test_perplexity"],
             train_loss=history.mean(plan.per_epoch)[0],
             steps=plan.total,
-            skipped_steps=skipped_steps(state.opt_state),
+            skipped_steps=history.skipped(),
             workers=workers_of(mesh),
             compressor=jaxcompress.unparse(run.compressor),
             bytes_per_step=sent.largest,
             final_bytes_per_step=sent.final,
             dense_bytes_per_step=sent.dense,
+            peak_bytes_per_step=sent.peak,
             seconds=round(progress.seconds + time.monotonic() - started, 3),
         )
         save(plan.total, summary)

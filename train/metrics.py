@@ -28,13 +28,17 @@ class Summary(TypedDict):
     test_perplexity: float  # exp(test_loss), at least 1; customary for text
     train_loss: float  # mean cross-entropy over as many of the last steps as make an epoch
     steps: int  # optimizer steps of the whole run, skipped ones included
-    skipped_steps: int  # steps skipped on all workers, because a gradient was not finite
-    workers: int  # number of workers that average their gradients
+    # steps skipped because a gradient was not finite: on all workers, with a period on one or more
+    skipped_steps: int
+    workers: int  # number of workers that average, at the end of the run
     compressor: str  # in canonical notation
-    # sent by one worker in one step, by the compiled program; for a switch, the largest choice
+    # sent by one worker in one step, by the compiled program; for a switch, the largest choice;
+    # over a period the average
     bytes_per_step: float
     final_bytes_per_step: float  # the same for the last choice of a switch
-    dense_bytes_per_step: float  # the same with the compressor `dense()`
+    # sent in each step with the compressor `dense()` and without a period
+    dense_bytes_per_step: float
+    peak_bytes_per_step: float  # in the step that ends a period; without one, bytes_per_step
     # in the training loop with evaluation and checkpoints, without compilation; over all its parts
     seconds: float
 
@@ -77,11 +81,6 @@ class MetricsLog:
         if self._lines is not None and self._events is not None:
             self._lines.close()
             self._events.close()
-
-
-def skipped_steps(opt_state: optax.OptState) -> int:
-    """The number of skipped steps, over all parts of the run."""
-    return int(jaxcompress.skipped_steps(opt_state)["skipped"])
 
 
 def compression_metrics(opt_state: optax.OptState) -> dict[str, float]:

@@ -30,6 +30,25 @@ def local_momentum(config: Config, compressor: jaxcompress.Compressor) -> jaxcom
     )
 
 
+def make_optimizer(
+    config: Config,
+    average: optax.GradientTransformation,
+    schedule: optax.Schedule,
+    axes: Axes,
+) -> optax.GradientTransformationExtraArgs:
+    """The optimizer of a run around `average`, which is made by `jaxcompress.compress`.
+
+    Without a period `average` gets gradients in every step; with one it gets drifts, once in it.
+    """
+    if config.period is None:
+        chain = make_chain(config, average, schedule, axes)
+        return jaxcompress.apply_if_all_finite(chain, axes, loss_scale=config.loss_scale)
+    inner = make_chain(config, optax.identity(), schedule, axes)
+    momentum = config.outer_momentum if config.outer_optimizer == "nesterov" else None
+    outer = optax.sgd(config.outer_learning_rate, momentum, nesterov=True)
+    return jaxcompress.local_updates(inner, outer, average, config.period, axes)
+
+
 def make_chain(
     config: Config,
     average: optax.GradientTransformation,
@@ -48,6 +67,15 @@ def make_chain(
     if config.optimizer == "adamw":
         adamw = optax.adamw(schedule, weight_decay=config.weight_decay, mask=is_kernel)
         return optax.chain(average, *clip, adamw)
+    if config.optimizer == "muon":
+        muon = optax.contrib.muon(
+            schedule, weight_decay=config.weight_decay, weight_decay_mask=is_kernel
+        )
+        return optax.chain(average, *clip, muon)
+    if config.optimizer == "sign_sgd":
+        decay = optax.add_decayed_weights(config.weight_decay, mask=is_kernel)
+        rate = optax.scale_by_learning_rate(schedule)
+        return optax.chain(average, optax.scale_by_sign(), decay, rate)
     momentum = config.momentum or None
     if config.optimizer == "adam":
         rule = optax.adam(schedule)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import optax
 
 import jaxcompress
+from train.config import Config
 from train.errors import user_input
 from train.processes import Mesh, axes_of, axes_of_rows
 from train.task import Batch
@@ -17,7 +18,13 @@ class TrainState(NamedTuple):
 
     params: Any
     opt_state: Any  # includes the error memories of all workers, (workers, …), and the random keys
-    batch_stats: Any  # running statistics of BatchNorm; empty without
+    # running statistics of BatchNorm; empty without. With a period each worker's own, (workers, …)
+    batch_stats: Any
+
+    def shared_stats(self) -> Any:
+        """The running statistics with which the model is evaluated: the mean over workers."""
+        own = isinstance(self.batch_stats, jaxcompress.PerWorker)
+        return jaxcompress.mean_over_workers(self.batch_stats) if own else self.batch_stats
 
 
 class Program(NamedTuple):
@@ -26,33 +33,39 @@ class Program(NamedTuple):
     # () -> step, where step is (*state, batch) -> (*state, metrics) and donates its state
     compile: Callable[[], Callable[..., Any]]
     traffic: Callable[..., jaxcompress.Traffic]  # (branch=…) -> what one worker sends in a step
+    end_period: Callable[[TrainState], TrainState]  # averages now what is due later in the period
 
 
 class BytesPerStep(NamedTuple):
-    """What one worker sends in one step, in bytes."""
+    """What one worker sends in one step, in bytes; the average of a period."""
 
     largest: float  # of a switch, by the choice that sends the most
     final: float  # of a switch, by its last choice, where a long enough run ends
-    dense: float  # with dense() as the compressor
+    dense: float  # with dense() as the compressor, without a period
+    peak: float  # in the step that ends a period; without one, as largest
 
 
 def build_program(
     loss_fn: Callable,
-    optimizer: optax.GradientTransformation,
+    optimizer: optax.GradientTransformationExtraArgs,
     variables: tuple[Any, Any],
     batch: Batch,
     mesh: Mesh,
-    micro_batches: int,
+    config: Config,
 ) -> tuple[TrainState, Program]:
     """The initial state, and one training step for batches like `batch` on the workers of `mesh`.
 
     `variables` are the parameters and the running statistics, already on the mesh.
     """
     axes, (params, batch_stats) = axes_of(mesh), variables
+    make_step, end_period = jaxcompress.make_train_step, _nothing
+    if config.period is not None:
+        make_step, end_period = jaxcompress.make_local_step, _make_end(optimizer, mesh)
+        batch_stats = jaxcompress.rows_of_workers(batch_stats, mesh, axes)
 
     def lower(step_mesh, *arguments):
-        return jaxcompress.make_train_step(
-            loss_fn, optimizer, step_mesh, axes, micro_batches=micro_batches
+        return make_step(
+            loss_fn, optimizer, step_mesh, axes, micro_batches=config.micro_batches
         ).trace(*arguments)
 
     shards = jaxcompress.shard_batch(batch, mesh, axes_of_rows(mesh))
@@ -65,7 +78,7 @@ def build_program(
         # Workers on one device send nothing, so the traffic is that of as many devices.
         jaxpr = lower(mesh.abstract, *state, shards).jaxpr
         return state, Program(
-            lowered.compile, functools.partial(jaxcompress.traffic_of_jaxpr, jaxpr)
+            lowered.compile, functools.partial(jaxcompress.traffic_of_jaxpr, jaxpr), end_period
         )
     compiled = lowered.compile()
     text = compiled.as_text()
@@ -73,15 +86,38 @@ def build_program(
     def traffic(**options):
         return jaxcompress.traffic_of_hlo(text, mesh=mesh, **options).over(axes)
 
-    return state, Program(lambda: compiled, traffic)
+    return state, Program(lambda: compiled, traffic, end_period)
 
 
-def count_bytes(program: Program, dense: Program, has_choices: bool) -> BytesPerStep:
-    """The bytes per step of a program, and of the same with ``dense()``.
+def _nothing(state: TrainState) -> TrainState:
+    return state
+
+
+def _make_end(
+    optimizer: optax.GradientTransformationExtraArgs, mesh: Mesh
+) -> Callable[[TrainState], TrainState]:
+    flush = jaxcompress.make_flush(optimizer, mesh, axes_of(mesh))
+
+    def end_period(state):
+        return TrainState(*flush(*state)) if state.opt_state.since > 0 else state
+
+    return end_period
+
+
+def count_bytes(
+    program: Program, dense: Program, has_choices: bool, period: int | None
+) -> BytesPerStep:
+    """The bytes per step of a program, beside those of a `dense` one.
 
     With `has_choices` the last branch of a conditional is the final one. Other conditionals, such
-    as that of `acp_sgd`, alternate between their branches.
+    as that of `acp_sgd`, alternate between their branches. With a period the second of two branches
+    is its last step.
     """
-    sent = program.traffic().wire_bytes
-    final = program.traffic(branch=lambda choices: choices[-1]).wire_bytes if has_choices else sent
-    return BytesPerStep(sent, final, dense.traffic().wire_bytes)
+    peak = program.traffic().wire_bytes
+    final = program.traffic(branch=lambda choices: choices[-1]).wire_bytes if has_choices else peak
+    within = 0 if period is None else program.traffic(branch=lambda choices: choices[0]).wire_bytes
+
+    def average(last):
+        return within + (last - within) / (period or 1)
+
+    return BytesPerStep(average(peak), average(final), dense.traffic().wire_bytes, peak)

@@ -6,11 +6,16 @@ import statistics
 from typing import Any
 
 import jax
+import numpy as np
+from jax.experimental import multihost_utils
 
 from train.checkpoint import Checkpoints, describe_newest
 from train.config import Config
 from train.errors import DivergedError
 from train.metrics import Summary
+
+# What a history keeps of each step, and how it is made from all workers' values.
+METRICS, MEANS = ("loss", "accuracy", "applied"), (np.mean, np.mean, np.min)
 
 
 @dataclasses.dataclass
@@ -21,6 +26,7 @@ class Progress:
     data: dict[str, Any] | None = None  # state of the data iterator after `step`; None at the start
     # [loss, accuracy, 1 if the step was applied else 0] of the latest steps
     history: list[list[float]] = dataclasses.field(default_factory=list)
+    skipped: int = 0  # steps that were skipped, over all parts of the run
     seconds: float = 0.0  # in the training loop, over all parts of the run
     summary: Summary | None = None  # set when the run has finished
 
@@ -29,13 +35,15 @@ class History:
     """Loss and accuracy of the latest steps, and whether each step was applied.
 
     Reading a number waits for its step. So metrics stay on the devices until they are needed, and
-    the host stays ahead of the devices.
+    the host stays ahead of the devices. With a period each worker has metrics of its own; then the
+    numbers of a step are means over workers, and it was applied if all workers applied it.
     """
 
-    def __init__(self, length: int, past: list[list[float]]):
-        """Keeps the latest `length` steps, beginning with `past`."""
+    def __init__(self, length: int, past: list[list[float]], skipped: int):
+        """Keeps the latest `length` steps, beginning with `past`; counts on from `skipped`."""
         self._length = length
         self._past = past
+        self._skipped = skipped
         self._pending: list[dict[str, jax.Array]] = []
 
     def add(self, metrics: dict[str, jax.Array]) -> None:
@@ -44,13 +52,16 @@ class History:
 
     def read(self) -> list[list[float]]:
         """The kept steps, oldest first."""
-        names = ("loss", "accuracy", "applied")
-        known = [
-            [float(metrics[name]) for name in names] for metrics in jax.device_get(self._pending)
-        ]
+        known = _means_over_workers(self._pending)
+        self._skipped += sum(not applied for _, _, applied in known)
         self._past = (self._past + known)[-self._length :]
         self._pending = []
         return self._past
+
+    def skipped(self) -> int:
+        """The number of skipped steps since the start of the run."""
+        self.read()
+        return self._skipped
 
     def not_finite(self) -> tuple[int, float] | None:
         """The first applied step whose loss is not finite: how many steps ago, and its loss."""
@@ -77,6 +88,32 @@ class History:
         rows = [(loss, accuracy) for loss, accuracy, applied in self.read()[-steps:] if applied]
         losses, accuracies = zip(*(rows or [(math.nan, math.nan)]), strict=True)
         return statistics.fmean(losses), statistics.fmean(accuracies)
+
+
+def _means_over_workers(pending: list[dict[str, jax.Array]]) -> list[list[float]]:
+    """For each step the mean loss, the mean accuracy, and 1 if all workers applied it.
+
+    Every process calls it after the same steps, since each knows the metrics of its own workers.
+    """
+    if not pending:
+        return []
+    shards = [
+        [[shard.data for shard in step[name].addressable_shards] for name in METRICS]
+        for step in pending
+    ]
+    own = np.array(
+        [
+            [mean(np.float64(parts)) for mean, parts in zip(MEANS, step, strict=True)]
+            for step in jax.device_get(shards)
+        ]
+    )
+    # As integers, since JAX would round float64.
+    gathered = np.asarray(multihost_utils.process_allgather(own.view(np.uint32)))
+    everyone = gathered.view(np.float64).reshape(-1, *own.shape)
+    return [
+        [mean(step[:, column]).item() for column, mean in enumerate(MEANS)]
+        for step in everyone.swapaxes(0, 1)
+    ]
 
 
 def check_divergence(

@@ -39,6 +39,8 @@ _MAY_CHANGE_ON_RESUME = _MAY_DIFFER_BETWEEN_PROCESSES | {
     "log_every_steps",
     "keep_checkpoints",
     "max_skipped_steps",
+    # `restore_state` makes the state of other workers.
+    "workers",
 }
 
 
@@ -49,11 +51,12 @@ class Run(NamedTuple):
     compressor: jaxcompress.Compressor
     mesh: Mesh
     axes: Axes
-    # What a checkpoint must agree on, with the canonical compressor and the actual workers.
+    # Of a checkpoint, with the canonical compressor and the actual workers.
     settings: dict[str, Any]
     workdir: Path | None
     checkpoints: Checkpoints | None  # None without a workdir
     progress: Progress
+    saved_workers: int  # those of the last checkpoint, which may be other than the run's
 
 
 def prepare_run(config: Config, at_exit: contextlib.ExitStack) -> Run:
@@ -73,14 +76,14 @@ def prepare_run(config: Config, at_exit: contextlib.ExitStack) -> Run:
     check_equal_settings(config, expression)
     mesh = make_mesh(config)
     check_batch_size(config, workers_of(mesh))
-    settings = resumable_settings(config, expression, workers_of(mesh))
+    settings = saved_settings(config, expression, workers_of(mesh))
     workdir = open_workdir(config.workdir, at_exit)
-    checkpoints, progress = None, Progress()
+    checkpoints, progress, workers = None, Progress(), workers_of(mesh)
     if workdir is not None:
         checkpoints = Checkpoints(workdir, config.keep_checkpoints)
-        progress = find_progress(workdir, checkpoints, settings)
+        progress, workers = find_progress(workdir, checkpoints, settings)
     axes = axes_of(mesh)
-    return Run(config, compressor, mesh, axes, settings, workdir, checkpoints, progress)
+    return Run(config, compressor, mesh, axes, settings, workdir, checkpoints, progress, workers)
 
 
 def check_names(config: Config) -> None:
@@ -160,17 +163,23 @@ def check_equal_settings(config: Config, expression: str) -> None:
         jaxcompress.assert_equal_across_processes(texts)
 
 
-def resumable_settings(config: Config, expression: str, workers: int) -> dict[str, Any]:
-    """The settings that a run must share with the checkpoint that it resumes from."""
+def saved_settings(config: Config, expression: str, workers: int) -> dict[str, Any]:
+    """The settings that a checkpoint records: those that must not change, and the workers."""
     values = dataclasses.asdict(config) | {"compressor": expression, "workers": workers}
-    return {field: value for field, value in values.items() if field not in _MAY_CHANGE_ON_RESUME}
+    return {
+        field: value
+        for field, value in values.items()
+        if field == "workers" or field not in _MAY_CHANGE_ON_RESUME
+    }
 
 
-def find_progress(workdir: Path, checkpoints: Checkpoints, settings: dict[str, Any]) -> Progress:
-    """The progress at the newest checkpoint; a new start if there is none."""
+def find_progress(
+    workdir: Path, checkpoints: Checkpoints, settings: dict[str, Any]
+) -> tuple[Progress, int]:
+    """The progress at the newest checkpoint, and its workers; a new start if there is none."""
     record = checkpoints.read_record()
     if record is None:
-        return Progress()
+        return Progress(), settings["workers"]
     with raise_on_all_processes():
         if not record.keys() >= {"settings", "progress"}:
             raise InputError(
@@ -183,5 +192,6 @@ def find_progress(workdir: Path, checkpoints: Checkpoints, settings: dict[str, A
             for field, value in dataclasses.asdict(Config()).items()
             if field in settings
         }
-        check_same_run(workdir, defaults | record["settings"], settings)
-    return Progress(**record["progress"])
+        workers = record["settings"]["workers"]
+        check_same_run(workdir, defaults | record["settings"], settings | {"workers": workers})
+    return Progress(**record["progress"]), workers

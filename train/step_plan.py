@@ -23,7 +23,10 @@ class StepPlan(NamedTuple):
 
 
 def make_step_plan(config: Config, dataset: Dataset) -> StepPlan:
-    """Converts the epochs of `config` into steps."""
+    """Converts the epochs of `config` into steps.
+
+    With a period, runs are evaluated and saved at its end, when all workers have one model.
+    """
     per_epoch = steps_per_epoch(dataset, config.batch_size)
     if per_epoch == 0:
         raise InputError(
@@ -34,6 +37,12 @@ def make_step_plan(config: Config, dataset: Dataset) -> StepPlan:
         per_epoch=per_epoch,
         total=max(1, round(config.epochs * per_epoch)),
         log_every=config.log_every_steps,
-        eval_every=max(1, round(config.eval_every_epochs * per_epoch)),
-        save_every=config.checkpoint_every_steps or per_epoch,
+        eval_every=_whole_periods(config.eval_every_epochs * per_epoch, config),
+        save_every=_whole_periods(config.checkpoint_every_steps or per_epoch, config),
     )
+
+
+def _whole_periods(steps: float, config: Config) -> int:
+    """The nearest number of steps that is a multiple of the period, at least one period."""
+    period = config.period or 1
+    return period * max(1, round(steps / period))

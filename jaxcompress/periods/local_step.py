@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 from jaxcompress._compat import vary
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.dense import fused_mean
+from jaxcompress.collectives.finiteness import all_finite
 from jaxcompress.distributed.accumulation import accumulated
 from jaxcompress.distributed.loss_function import checked, scaled, with_extra
 from jaxcompress.distributed.placement import (
@@ -43,6 +44,9 @@ def make_local_step(
     averaged where they are logged, and `extra` is each worker's own until a synchronisation
     averages what is floating in it.
 
+    A worker whose gradient is not finite skips its step: its parameters, its inner state and its
+    `extra` stay. The metric ``"applied"`` is 0 for that worker, else 1.
+
     Args:
       loss_fn: As for `make_train_step`.
       optimizer: A `local_updates`.
@@ -71,8 +75,13 @@ def make_local_step(
         )
         own = worker_params(opt_state)
         (_, (new_extra, metrics)), grads = value_and_grad(own, extra.value, batch)
+        applied = all_finite(grads)
         updates, opt_state = optimizer.update(grads, opt_state, params, weight=weight[0])
+        new_extra = jax.tree.map(
+            lambda new, old: jnp.where(applied, new, old), new_extra, extra.value
+        )
         new_extra = _averaged_when_due(new_extra, local_state(opt_state).since == 0, axis_name)
+        metrics["applied"] = applied.astype(jnp.float32)
         rows = jax.tree.map(lambda x: jnp.asarray(x)[None], metrics)
         opt_state, new_extra = expand_worker_axis((opt_state, PerWorker(new_extra)))
         return optax.apply_updates(params, updates), opt_state, new_extra, rows

@@ -130,3 +130,41 @@ def test_between_synchronisations_a_sharded_model_sends_nothing_to_other_workers
     assert alone.over("fsdp").collectives
     _, at_most = traffic(step, *arguments, mesh=mesh)
     assert at_most.over("data").collectives
+
+
+def test_devices_of_a_node_average_in_every_step_and_nodes_once_in_a_period():
+    mesh = hybrid_mesh({"data": 2, "gpu": 4})
+    params = replicate(PARAMS, mesh)
+    link = on_shards(compress(error_feedback(top_k(0.1)), min_compression_rate=0), params)
+    optimizer = local_updates(optax.adam(0.02), optax.sgd(0.7), link, 3)
+    state, extra = init_state(optimizer, params, mesh), first_extra(mesh)
+    step, batch = make_local_step(loss_of, optimizer, mesh), shard_batch(X, mesh, ("data", "gpu"))
+    _, alone = traffic(
+        step, params, state, extra, batch, mesh=mesh, branch=lambda branches: branches[0]
+    )
+    assert alone.over("data").collectives == ()
+    assert alone.over("gpu").wire_bytes >= 4 * sum(x.size for x in PARAMS.values())
+    nodes = data_mesh(2)
+    one = compress(error_feedback(top_k(0.1)), min_compression_rate=0)
+    _, path = run(nodes, replicate(PARAMS, nodes), one, 6)
+    for expected, *_ in path:
+        params, state, extra, _ = step(params, state, extra, batch)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+            jax.device_get(params),
+            expected,
+        )
+
+
+def test_a_worker_that_skips_a_step_says_so_and_keeps_its_extra():
+    mesh = data_mesh(4)
+    optimizer = local_updates(optax.adam(0.02), optax.sgd(0.7), compress(dense()), 3)
+    params = replicate(PARAMS, mesh)
+    state, extra = init_state(optimizer, params, mesh), first_extra(mesh)
+    bad = X.copy()
+    bad[5] = np.nan
+    step = make_local_step(loss_of, optimizer, mesh)
+    _, _, extra, metrics = step(params, state, extra, shard_batch(bad, mesh))
+    assert metrics["applied"].tolist() == [1, 0, 1, 1]
+    assert extra.value["seen"].tolist() == [1, 0, 1, 1]
+    assert np.isfinite(extra.value["mean"]).all()

@@ -83,7 +83,6 @@ def test_finished_run_started_again_gives_the_same_summary_and_does_not_train(fi
     [
         ("model", "resnet8"),
         ("compressor", "dense()"),
-        ("workers", 4),
         ("batch_size", 64),
         ("learning_rate", 0.2),
     ],

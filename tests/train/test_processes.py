@@ -1,33 +1,16 @@
 """Several processes, with gloo on 127.0.0.1: results equal to one process, and shared errors."""
 
 import shutil
-import socket
 
 import numpy as np
 import pytest
 from jax.experimental import multihost_utils
-from train_helpers import SMALL, finish, saved_arrays, start, summary_of, train, without_time
+from train_helpers import SMALL, saved_arrays, summary_of, train, train_together, without_time
 
 from train.errors import InputError
 from train.processes import raise_on_all_processes
 
 TWO_EPOCHS = (*SMALL, "--epochs", "2")
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-def train_together(*of_each: tuple[str, ...]) -> list:
-    """Runs one process for each set of arguments, and waits for all."""
-    cluster = ("--coordinator", f"127.0.0.1:{free_port()}", "--num-processes", str(len(of_each)))
-    processes = [
-        start(*arguments, *cluster, "--process-id", str(i)) for i, arguments in enumerate(of_each)
-    ]
-    return [finish(process) for process in processes]
-
 
 # The tests of this group share the run of one process.
 same_run = pytest.mark.xdist_group("one process")

@@ -5,7 +5,7 @@ import dataclasses
 from train_helpers import REPOSITORY, finish, start, summary_of
 
 from train.config import Config
-from train.startup import resumable_settings
+from train.startup import saved_settings
 
 MINE = """
 from jaxcompress import Compressor, dense, parseable, top_k
@@ -43,5 +43,5 @@ def test_a_run_takes_a_compressor_from_a_module_in_the_current_folder(tmp_path, 
 def test_a_run_resumes_with_more_modules_that_its_compressor_may_name():
     config = Config(workers=2)
     more = dataclasses.replace(config, compressor_modules=("mine",))
-    one, other = (resumable_settings(each, "dense()", 2) for each in (config, more))
+    one, other = (saved_settings(each, "dense()", 2) for each in (config, more))
     assert one == other

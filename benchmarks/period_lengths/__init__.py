@@ -1,0 +1,1 @@
+"""Validation loss against the length of a period, for several compressors of the drift."""

@@ -1,0 +1,147 @@
+"""What does it cost to average once in a period, in loss after as many steps?
+
+    python -m benchmarks.period_lengths                    4 workers, three seeds: two hours
+    python -m benchmarks.period_lengths --workers 4 8      8 workers too
+    python -m benchmarks.period_lengths --period 30 100    some periods; other rows stay
+    python -m benchmarks.period_lengths --choose           the runs by which settings were chosen
+    python -m benchmarks.period_lengths --workers          table and plot of the file
+
+The transformer of configs/shakespeare_transformer_dense.yaml is trained by AdamW for 1,960 steps.
+Workers average gradients in every step, or average how far they have moved, compressed, once in a
+period. All runs of a seed start from the same parameters and see the same batches. The learning
+rate and the outer optimizers were chosen on the validation text with a seed of their own, for
+`dense()`; they are in `runs.py`, and the rows of the choice have the seed 100. SparseLoCo's
+compressor has the outer optimizer of its paper, `sgd(1)`.
+
+The workers share one device, since this is about loss; bytes are counted as if they did not. A run
+that is in the file, made at this commit, is not repeated. The columns:
+
+- `bytes_per_step`: what a worker sends, averaged over a period; `peak_bytes_per_step` at its end.
+- `validation_loss`: in nats per character, after the last step.
+"""
+
+import dataclasses
+import statistics
+from typing import Any
+
+import tyro
+
+from benchmarks.common.environment import environment
+from benchmarks.common.pages import REPOSITORY, markdown, spread, write_between
+from benchmarks.common.plotting import short
+from benchmarks.common.results import Results, Row, position
+from benchmarks.common.training_run import summary
+from benchmarks.period_lengths.plot import plot
+from benchmarks.period_lengths.runs import CHOICE_SEED, COMPRESSORS, PERIODS, Run, choices, runs
+
+PAGE = REPOSITORY / "docs" / "periods.md"
+KEY = tuple(Run(4, 1, "dense()", 0).row())
+
+
+def _order(row: Row) -> tuple:
+    period = int(row["period"] or 0)
+    compressor = position(COMPRESSORS, row["compressor"])
+    rates = float(row["learning_rate"]), row["outer_optimizer"], row["outer_learning_rate"]
+    return int(row["workers"]), period, compressor, int(row["seed"]), *rates
+
+
+RESULTS = Results("period_lengths.csv", KEY, _order)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Which runs."""
+
+    workers: tuple[int, ...] = (4,)  # each of these
+    period: tuple[int, ...] = PERIODS
+    seeds: tuple[int, ...] = (0, 1, 2)  # one run each
+    choose: bool = False  # instead: the runs by which settings are chosen
+
+
+def main(options: Options) -> None:
+    """Runs one after the other, saving after each, so that none is lost."""
+    about = environment()
+    for run in chosen(options):
+        if not RESULTS.measured(run.row(), about["commit"]):
+            RESULTS.save([about | measure(run)])
+    if rows := RESULTS.read():
+        compared = [row for row in rows if int(row["seed"]) != CHOICE_SEED]
+        text = markdown(table(compared))
+        print(text)
+        write_between(PAGE, "period_lengths", text)
+        print(plot(compared, RESULTS.picture))
+
+
+def chosen(options: Options) -> list[Run]:
+    """The runs of the options, a seed after the other, so that an early end leaves whole seeds."""
+    if options.choose:
+        return [run for workers in options.workers for run in choices(workers)]
+    return [
+        run
+        for seed in options.seeds
+        for workers in options.workers
+        for run in runs(workers, seed)
+        if run.period is None or run.period in options.period
+    ]
+
+
+def measure(run: Run) -> Row:
+    """One row: what `run` scores and sends."""
+    found = summary(run.arguments())
+    copied = {name: found[name] for name in COPIED}
+    row = run.row() | {"validation_loss": found["test_loss"]} | copied
+    print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    return row
+
+
+COPIED = ("bytes_per_step", "peak_bytes_per_step", "train_loss", "steps", "seconds", "command")
+
+
+def table(rows: list[Row]) -> list[dict[str, Any]]:
+    """One line for each kind of run: means over seeds, and the mean difference to averaging
+    gradients in every step, without compression, with the same seeds.
+    """
+    lines = []
+    for key in dict.fromkeys(map(_kind, rows)):
+        mine = [row for row in rows if _kind(row) == key]
+        workers, period, compressor = key
+        losses, dense = _losses(rows, key), _losses(rows, (workers, "", "dense()"))
+        lines.append(
+            {
+                "workers": workers,
+                "period": period or "none: gradients in every step",
+                "compressor": f"`{short(compressor)}`",
+                "outer": " ".join(
+                    (mine[0]["outer_optimizer"], mine[0]["outer_learning_rate"])
+                ).strip(),
+                "bytes a step": f"{float(mine[0]['bytes_per_step']):,.0f}",
+                "validation loss": spread(list(losses.values()), 3),
+                "beyond gradients in every step": _difference(losses, dense),
+                "seeds": len(losses),
+            }
+        )
+    return lines
+
+
+def _kind(row: Row) -> tuple[str, str, str]:
+    return row["workers"], row["period"], row["compressor"]
+
+
+def _losses(rows: list[Row], kind: tuple[str, str, str]) -> dict[str, float]:
+    """The loss of each seed."""
+    return {row["seed"]: float(row["validation_loss"]) for row in rows if _kind(row) == kind}
+
+
+def _difference(losses: dict[str, float], dense: dict[str, float]) -> str:
+    """Mean and standard error of the differences of paired seeds."""
+    differences = [loss - dense[seed] for seed, loss in losses.items() if seed in dense]
+    if not differences:
+        return ""
+    mean = f"{statistics.fmean(differences):+.3f}"
+    if len(differences) == 1:
+        return mean
+    return f"{mean} ± {statistics.stdev(differences) / len(differences) ** 0.5:.3f}"
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options, description=__doc__))
