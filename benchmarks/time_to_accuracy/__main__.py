@@ -80,7 +80,7 @@ class Options:
             raise ValueError(
                 f"workers must be 2 to 250 and seeds at least 1; got {self.workers}, {self.seeds}."
             )
-        check_filters(self.only, (f"{each.framework} {each.name}" for each in METHODS), "method")
+        check_filters(self.only, (f"{each.framework} {each.label}" for each in METHODS), "method")
         check_filters(self.task, TASKS, "task")
 
 
@@ -115,7 +115,7 @@ def measure_all(options: Options) -> list[str]:
                 try:
                     found = run(task, method, seed, hosts, rate, pythons[method.framework])
                 except (RuntimeError, TimeoutError) as error:
-                    failed.append(f"{task}, {method.name}: {error}")
+                    failed.append(f"{task}, {method.label}: {error}")
                     print(failed[-1], file=sys.stderr, flush=True)
                 else:
                     RESULTS.save([found | about])

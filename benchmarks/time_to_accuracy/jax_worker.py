@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import jax
-import optax
+import numpy as np
 
 import jaxcompress
 from benchmarks.hosts.jax_host import barrier, join, versions
@@ -19,10 +19,12 @@ from benchmarks.hosts.worker import serve
 from benchmarks.time_to_accuracy.methods import Method, expression
 from benchmarks.time_to_accuracy.specification import CHECKED_STEPS, Specification
 from benchmarks.time_to_accuracy.tasks import TASKS, config_of
+from train.config import Config
 from train.data.batches import steps_per_epoch, test_batches, train_batches
 from train.data.registry import load_dataset
 from train.models.build_model import build_model
-from train.optimizer import make_chain, make_schedule
+from train.optimizer import make_chain, make_optimizer, make_schedule
+from train.program import TrainState
 from train.task import Evaluation, init_model, make_loss
 
 
@@ -30,7 +32,15 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
     """Joins the others, compiles, and serves parts of one training run."""
     method, task = Method(*specification.method), TASKS[specification.task]
     mesh = join(rank, workers, address)
-    config = config_of(task, seed=specification.seed, optimizer=method.optimizer)
+    # With a period parameters are averaged, as by `sgd(1)` outside.
+    config = config_of(
+        task,
+        seed=specification.seed,
+        optimizer=method.optimizer,
+        period=method.period,
+        outer_optimizer="sgd",
+        outer_learning_rate=1.0,
+    )
     splits = {
         split: load_dataset(config.dataset, None, config.context, split)
         for split in ("validation", "test")
@@ -49,11 +59,15 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
         config, steps_per_epoch(trained_on, config.batch_size), task.most_steps
     )
     average = jaxcompress.compress(jaxcompress.parse(expression(method, task)))
-    optimizer = make_chain(config, average, schedule, "data")
+    make = make_chain if config.period is None else make_optimizer
+    optimizer = make(config, average, schedule, "data")
     state = jaxcompress.init_state(optimizer, params, mesh)
+    if config.period is not None:
+        extra = jaxcompress.rows_of_workers(extra, mesh)
     evaluate, first = Evaluation(model, mesh), jaxcompress.shard_batch(example, mesh)
     begin = time.monotonic()
-    step = _compiled(make_loss(model), optimizer, mesh, (params, state, extra, first))
+    step = _make_step(config)(make_loss(model), optimizer, mesh)
+    step = step.lower(params, state, extra, first).compile()
     compile_seconds = time.monotonic() - begin
     held = [params, state, extra]
     parameters = sum(x.size for x in jax.tree.leaves(params))
@@ -63,12 +77,13 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
         losses = []
         for batch in itertools.islice(batches, steps):
             *held[:], metrics = step(*held, jaxcompress.shard_batch(batch, mesh))
-            losses.append(metrics["loss"])
-        return {"losses": [float(loss) for loss in jax.device_get(losses)]}
+            # With a period, of this host's worker.
+            losses.append([shard.data for shard in metrics["loss"].addressable_shards])
+        return {"losses": [float(np.mean(loss)) for loss in jax.device_get(losses)]}
 
     def scores(split: str) -> dict[str, float]:
         parts = test_batches(splits[split], config.batch_size, rank, workers)
-        found = evaluate(held[0], held[2], parts)
+        found = evaluate(held[0], TrainState(*held).shared_stats(), parts)
         return {"loss": found["test_loss"], "accuracy": found["test_accuracy"]}
 
     programs = {
@@ -81,8 +96,8 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
     serve(about, programs, barrier(mesh))
 
 
-def _compiled(loss: Any, optimizer: optax.GradientTransformation, mesh: Any, arguments: Any) -> Any:
-    return jaxcompress.make_train_step(loss, optimizer, mesh).lower(*arguments).compile()
+def _make_step(config: Config) -> Any:
+    return jaxcompress.make_train_step if config.period is None else jaxcompress.make_local_step
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def check_same_losses(task: str, hosts: Network, pythons: Mapping[str, str]) -> 
     """RuntimeError unless dense training has the same losses in both frameworks."""
     hosts.shape(FULL_SPEED)
     losses = []
-    for method in [each for each in METHODS if each.name == DENSE[each.framework]]:
+    for method in [each for each in METHODS if each.label == DENSE[each.framework]]:
         with processes_of(task, method, 0, hosts, pythons[method.framework]) as processes:
             processes.ready()
             losses.append(processes.measure("first", 0, 1).result["losses"])

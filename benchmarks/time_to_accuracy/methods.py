@@ -13,6 +13,12 @@ class Method(NamedTuple):
     framework: str  # jax or torch
     name: str  # an expression, or what the PyTorch worker knows
     optimizer: str = "sgd"  # `dgc` has its momentum before the average
+    period: int | None = None  # steps between two averages of parameters, by local updates
+
+    @property
+    def label(self) -> str:
+        """What names it in the file."""
+        return self.name if self.period is None else f"{self.name}, once in {self.period} steps"
 
 
 METHODS = [
@@ -28,13 +34,15 @@ METHODS = [
     Method("torch", "top-k 5 %, error feedback"),
     Method("jax", "momentum_correction(block_top_k(0.05, inner=qsgd(8)))", "dgc"),
     Method("jax", "error_feedback(int4())"),
+    Method("jax", "dense()", period=10),
+    Method("jax", "error_feedback(int4())", period=10),
 ]
 DENSE = {"jax": "dense()", "torch": "DDP, dense"}
 
 
 def chosen(only: Sequence[str]) -> list[Method]:
-    """The methods whose framework and name, as in ``torch DDP, dense``, match the filters."""
-    return [method for method in METHODS if matches(f"{method.framework} {method.name}", only)]
+    """The methods whose framework and label, as in ``torch DDP, dense``, match the filters."""
+    return [method for method in METHODS if matches(f"{method.framework} {method.label}", only)]
 
 
 def expression(method: Method, task: Task) -> str:
@@ -44,7 +52,7 @@ def expression(method: Method, task: Task) -> str:
     """
     if method.framework == "torch":
         return ""
-    if not task.embeddings or method == METHODS[0]:
+    if not task.embeddings or method.name == DENSE["jax"]:
         return method.name
     outer, inner = method.name.split("(", 1)
     labels = "by_path({'*mbed*': 'embedding'})"

@@ -15,7 +15,7 @@ def row(task: str, method: Method, expression: str, workers: int, rate: str, see
         "workers": workers,
         "rate": rate,
         "framework": method.framework,
-        "method": method.name,
+        "method": method.label,
         "seed": seed,
         "compressor": expression,
     }
@@ -66,7 +66,8 @@ def headline(rows: Sequence[Row]) -> str:
     (ours, method), (theirs, hook) = fastest["jax"], fastest["torch"]
     return (
         "**Training ends sooner.** A transformer of 4 million parameters on two hosts, linked at"
-        f" 100 Mbit/s, reached the same validation loss in {ours:.0f} s with `{method}`, in"
+        f" 100 Mbit/s, reached the same validation loss in {ours:.0f} s with"
+        f" {_shown('jax', method)}, in"
         f" {min(dense):.0f} s dense (the better of JAX and PyTorch; {min(dense) / ours:.1f} times"
         f" as long), and in {theirs:.0f} s with the fastest in PyTorch ({hook})."
         f" {'One run' if runs == 1 else f'Median of {runs} runs'} each;"
@@ -81,7 +82,7 @@ def _line(name: tuple[str, ...], group: Sequence[Row], dense: float | None) -> R
         "task": task,
         "hosts": workers,
         "links": rate,
-        "method": f"`{method}`" if framework == "jax" else f"PyTorch: {method}",
+        "method": _shown(framework, method),
     }
     if len(reached) < len(group):
         missed = f"missed in {len(group) - len(reached)} of {len(group)}"
@@ -103,6 +104,13 @@ def _line(name: tuple[str, ...], group: Sequence[Row], dense: float | None) -> R
     )
 
 
+def _shown(framework: str, method: str) -> str:
+    if framework == "torch":
+        return f"PyTorch: {method}"
+    expression, once, steps = method.partition(", once")
+    return f"`{expression}`{once}{steps}"
+
+
 def _test(group: Sequence[Row]) -> Row:
     return {"test loss": f"{statistics.median(float(each['test_loss']) for each in group):.3f}"}
 
@@ -118,7 +126,7 @@ def _best_dense(network: tuple[str, ...], groups: dict[tuple[str, ...], list[Row
 
 
 def _order(row: Row) -> tuple:
-    names = [(method.framework, method.name) for method in METHODS]
+    names = [(method.framework, method.label) for method in METHODS]
     return (
         position(list(TASKS), row["task"]),
         int(row["workers"]),
