@@ -60,6 +60,17 @@ def spans(text: str) -> list[Span]:
     return found
 
 
+def around_loops(text: str) -> int:
+    """How many collectives of a scheduled program start before a loop and end after it."""
+    computations, entry = read_hlo(text)
+    loops = [
+        place for place, one in enumerate(computations[entry].values()) if one.opcode == "while"
+    ]
+    return sum(
+        any(min(mine) < loop < max(mine) for loop in loops) for mine in _places(computations, entry)
+    )
+
+
 def is_backward(instruction: Instruction, computations: dict[str, Computation]) -> bool:
     """Whether an instruction belongs to the backward pass.
 
