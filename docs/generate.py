@@ -110,6 +110,7 @@ OUTER = (
     "power_sgd(2, inner={})",
     "acp_sgd(2, inner={})",
     "rotated({})",
+    "dct({})",
     "one_phase({})",
     "two_phase({})",
     "hierarchical(dense(), {})",

@@ -28,6 +28,7 @@ from jaxcompress.compressors.sparsifiers.block_max import block_max
 from jaxcompress.compressors.sparsifiers.block_sparse import block_sparse
 from jaxcompress.compressors.sparsifiers.block_top_k import block_top_k
 from jaxcompress.compressors.sparsifiers.column_top_k import column_top_k
+from jaxcompress.compressors.sparsifiers.dct import dct
 from jaxcompress.compressors.sparsifiers.global_top_k import global_top_k
 from jaxcompress.compressors.sparsifiers.random_k import random_k
 from jaxcompress.compressors.sparsifiers.row_top_k import row_top_k
@@ -131,6 +132,7 @@ __all__ = [
     "row_top_k",
     "column_top_k",
     "shared_top_k",
+    "dct",
     "qsgd",
     "terngrad",
     "natural",
