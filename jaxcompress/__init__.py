@@ -62,6 +62,7 @@ from jaxcompress.feedback.error_feedback import error_feedback
 from jaxcompress.feedback.momentum_correction import momentum_correction
 from jaxcompress.notation import ExpressionError, parse, unparse
 from jaxcompress.optimizers.clip_by_local_norm import clip_by_local_norm
+from jaxcompress.optimizers.demo import demo
 from jaxcompress.optimizers.dgc import add_decayed_weights_with_momentum, dgc, dgc_warmup
 from jaxcompress.optimizers.onebit_adam import onebit_adam, scale_by_onebit_adam
 from jaxcompress.periods.local_step import (
@@ -96,6 +97,7 @@ __all__ = [
     "add_decayed_weights_with_momentum",
     "onebit_adam",
     "scale_by_onebit_adam",
+    "demo",
     "local_updates",
     "local_sgd",
     "diloco",
