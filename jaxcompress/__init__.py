@@ -28,6 +28,7 @@ from jaxcompress.compressors.sparsifiers.block_max import block_max
 from jaxcompress.compressors.sparsifiers.block_sparse import block_sparse
 from jaxcompress.compressors.sparsifiers.block_top_k import block_top_k
 from jaxcompress.compressors.sparsifiers.column_top_k import column_top_k
+from jaxcompress.compressors.sparsifiers.dct import dct
 from jaxcompress.compressors.sparsifiers.global_top_k import global_top_k
 from jaxcompress.compressors.sparsifiers.random_k import random_k
 from jaxcompress.compressors.sparsifiers.row_top_k import row_top_k
@@ -61,6 +62,7 @@ from jaxcompress.feedback.error_feedback import error_feedback
 from jaxcompress.feedback.momentum_correction import momentum_correction
 from jaxcompress.notation import ExpressionError, parse, unparse
 from jaxcompress.optimizers.clip_by_local_norm import clip_by_local_norm
+from jaxcompress.optimizers.demo import demo
 from jaxcompress.optimizers.dgc import add_decayed_weights_with_momentum, dgc, dgc_warmup
 from jaxcompress.optimizers.onebit_adam import onebit_adam, scale_by_onebit_adam
 from jaxcompress.periods.local_step import (
@@ -95,6 +97,7 @@ __all__ = [
     "add_decayed_weights_with_momentum",
     "onebit_adam",
     "scale_by_onebit_adam",
+    "demo",
     "local_updates",
     "local_sgd",
     "diloco",
@@ -131,6 +134,7 @@ __all__ = [
     "row_top_k",
     "column_top_k",
     "shared_top_k",
+    "dct",
     "qsgd",
     "terngrad",
     "natural",

@@ -64,6 +64,18 @@ def top_k_delta(density: float, block: int | None = None) -> Callable[[Any], flo
     return delta
 
 
+def dct_delta(density: float, block: int, tile: int) -> Callable[[Any], float]:
+    """The same for all coefficients of padded tiles."""
+
+    def delta(x):
+        sides = (math.prod(x.shape[:-1]), x.shape[-1]) if x.ndim > 1 else (x.size, 1)
+        tiles = [math.ceil(side / tile) for side in sides]
+        padded = [t * math.ceil(side / t) for side, t in zip(sides, tiles, strict=True)]
+        return top_k_delta(density, block)(np.zeros(math.prod(padded)))
+
+    return delta
+
+
 def qsgd_omega(bits: int, group: int = 512) -> Callable[[Any], float]:
     """group / (4 s^2) of the docstring."""
     return lambda x: min(group, x.size) / (4 * (2 ** (bits - 1) - 1) ** 2)
@@ -163,6 +175,10 @@ ALL_COMPRESSORS: dict[str, Claims] = {
     "top_k(0.1)": Claims(contraction=top_k_delta(0.1), limit="top_k(1.0)"),
     "block_top_k(0.05, block=64)": Claims(
         contraction=top_k_delta(0.05, 64), limit="block_top_k(1.0, block=64)"
+    ),
+    # Tiles of 8 x 8 are blocks; smaller ones share a block.
+    "dct(block_top_k(0.1, block=64), tile=8)": Claims(
+        contraction=dct_delta(0.1, 64, 8), limit="dct(dense(), tile=8)"
     ),
     "block_max(16)": Claims(contraction=block_max_delta(16), no_limit=ONE_OF_A_BLOCK),
     "block_max(64, inner=qsgd(8))": Claims(no_limit=ONE_OF_A_BLOCK, random=True),

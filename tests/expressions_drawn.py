@@ -86,6 +86,7 @@ AROUND = {
     "one_phase": call("one_phase", codecs),
     "two_phase": call("two_phase", codecs),
     "rotated": call("rotated", codecs, block=st.sampled_from([2, 16, 64])),
+    "dct": call("dct", codecs, tile=st.sampled_from([2, 5, 64])),
     "hierarchical": call("hierarchical", st.just("dense()"), codecs),
     "whole_model": call("whole_model", stateless),
     "monitor": call("monitor", stateless),

@@ -33,6 +33,7 @@ TRAINED = {
     # 128 is the width of a hidden layer; each unit counts as a head.
     "head_top_k": "error_feedback(head_top_k(0.05, 128))",
     "shared_top_k": "error_feedback(shared_top_k(0.05))",
+    "dct": "error_feedback(dct(block_top_k(0.05)))",
     "arc_top_k": "error_feedback(arc_top_k(0.05, block=256))",
     # quantisers
     "qsgd": "qsgd(4)",

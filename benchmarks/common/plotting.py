@@ -27,7 +27,7 @@ FAMILIES = {
     ),
     "random entries": ("random_k", "bernoulli", "importance"),
     "structured": ("block_sparse", "row_top_k", "column_top_k", "arc_top_k"),
-    "largest entries": ("top_k", "block_top_k", "global_top_k", "block_max"),
+    "largest entries": ("top_k", "block_top_k", "global_top_k", "block_max", "dct"),
 }
 MARKERS = dict(zip(FAMILIES, "sDxvo", strict=True))
 

@@ -36,12 +36,15 @@ from benchmarks.distortion.measure import bound, compiled, distortion
 from benchmarks.distortion.plot import plot
 
 DRAWS = 3
+# The same number of values, of plain entries and of two transforms of them.
+TILES = f"block_top_k({32 / 4096}, block=4096)"
 COMPRESSORS = [
     *(
         f"{name}({density})"
         for name in ("top_k", "block_top_k", "global_top_k")
         for density in (0.001, 0.01, 0.1)
     ),
+    *(TILES, f"dct({TILES})", f"rotated({TILES}, block=4096)"),
     *("block_max(1024)", "block_max(128)", "block_max(16)", "block_max(128, inner=qsgd(8))"),
     *(
         "top_k(0.01, inner=cast('bfloat16'))",
