@@ -113,11 +113,10 @@ def count_bytes(
     as that of `acp_sgd`, alternate between their branches. With a period the second of two branches
     is its last step.
     """
-    peak = program.traffic().wire_bytes
+    peak, dense_bytes = program.traffic().wire_bytes, dense.traffic().wire_bytes
     final = program.traffic(branch=lambda choices: choices[-1]).wire_bytes if has_choices else peak
-    within = 0 if period is None else program.traffic(branch=lambda choices: choices[0]).wire_bytes
-
-    def average(last):
-        return within + (last - within) / (period or 1)
-
-    return BytesPerStep(average(peak), average(final), dense.traffic().wire_bytes, peak)
+    if period is None:
+        return BytesPerStep(peak, final, dense_bytes, peak)
+    within = program.traffic(branch=lambda choices: choices[0]).wire_bytes
+    largest, final = (within + (last - within) / period for last in (peak, final))
+    return BytesPerStep(largest, final, dense_bytes, peak)

@@ -1,8 +1,10 @@
-"""Which learning rate suits dense training best? All configs of the same data and model use it.
+"""Which learning rate suits dense training best? All its siblings use it.
 
     python -m benchmarks.learning_rates                  every rate with three seeds: hours
     python -m benchmarks.learning_rates --only cifar10   some; other rows stay
     python -m benchmarks.learning_rates --only table     the page of the file
+
+Its siblings are the configs of the same data, model and optimizer (SGD, also as DGC).
 
 A comparison with dense training is only fair if the dense baseline is good. So each dense config
 is run with several rates, about a factor of two apart, and no other change. Compressed runs do not

@@ -36,7 +36,18 @@ class Options:
 
     # All except resnet18 if none is named.
     only: tuple[
-        Literal["digits", "mnist", "dgc", "cifar10", "resnet18", "transformer", "lstm", "table"],
+        Literal[
+            "digits",
+            "mnist",
+            "dgc",
+            "mnist_periods",
+            "transformer_periods",
+            "cifar10",
+            "resnet18",
+            "transformer",
+            "lstm",
+            "table",
+        ],
         ...,
     ] = ()
     compressor: tuple[str, ...] = ()  # only these expressions; without any, all

@@ -10,9 +10,10 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from benchmarks.common.plotting import colour, save, short
 from benchmarks.common.results import Row
-from benchmarks.training.table import final_bytes, groups, is_text
+from benchmarks.training.table import final_bytes, groups, is_text, period_of
 
-SAME_DATA = {"dgc": "mnist"}  # groups of runs on the data of another group
+# Groups of runs on the data of another group.
+SAME_DATA = {"dgc": "mnist", "mnist_periods": "mnist", "transformer_periods": "transformer"}
 
 
 def plot(rows: Sequence[Row], path: Path) -> Path:
@@ -39,16 +40,18 @@ def _panel(axes: Axes, lines: list[list[Row]]) -> None:
     for line in sorted(lines, key=lambda line: statistics.fmean(map(_score, line))):
         values = list(map(_score, line))
         mean, text = statistics.fmean(values), line[0]["compressor"]
+        period = period_of(line[0])
+        once = f", once in {period} steps" if period > 1 else ""
         remembers = any(name in text for name in ("error_feedback", "dgc", "dense"))
         axes.errorbar(
             [final_bytes(line[0])],
             [mean],
             yerr=[[mean - min(values)], [max(values) - mean]],
-            fmt="D" if "dgc" in text else "o",
+            fmt="D" if "dgc" in text else "s" if period > 1 else "o",
             capsize=3,
             color=colour(text),
             fillstyle="full" if remembers else "none",
-            label=short(text) if remembers else f"{text}, no memory",
+            label=short(text) + once if remembers else f"{text}, no memory",
         )
     axes.set_xscale("log")
     if not is_text(lines[0][0]):

@@ -37,15 +37,21 @@ def table(rows: Iterable[Row]) -> list[Row]:
 
 def is_text(row: Row) -> bool:
     """Whether it is a language model, for which accuracy says little."""
-    return row["group"] in ("lstm", "transformer")
+    return row["group"] in ("lstm", "transformer", "transformer_periods")
 
 
-def final_bytes(row: Row) -> int:
+def period_of(row: Row) -> int:
+    """The steps between two averages: of all bytes of a period the last step sends the peak."""
+    peak = row.get("peak_bytes_per_step")
+    return round(float(peak) / float(row["bytes_per_step"])) if peak else 1
+
+
+def final_bytes(row: Row) -> float:
     """Bytes of a step at the end of the run.
 
     Rows of earlier versions have one number for all steps.
     """
-    return int(row.get("final_bytes_per_step") or row["bytes_per_step"])
+    return float(row.get("final_bytes_per_step") or row["bytes_per_step"])
 
 
 def _sent(row: Row) -> str:
@@ -55,10 +61,10 @@ def _sent(row: Row) -> str:
     """
     most = (
         ""
-        if final_bytes(row) == int(row["bytes_per_step"])
-        else f" (at most {int(row['bytes_per_step']):,})"
+        if final_bytes(row) == float(row["bytes_per_step"])
+        else f" (at most {float(row['bytes_per_step']):,.0f})"
     )
-    return f"{final_bytes(row):,}{most}"
+    return f"{final_bytes(row):,.0f}{most}"
 
 
 def seeds(rows: Iterable[Row]) -> str:
