@@ -45,7 +45,7 @@ WORKERS, STEPS, ROWS, CONTEXT, CHARACTERS = 8, 4, 8, 128, 65
 SIZE = {"width": 512, "layers": 2, "heads": 8, "scan_layers": False}
 PLATFORMS = ("tpu", "h100")
 SHAPES = ("one after the other", "a loop")
-COMPRESSORS = ("dense()", "error_feedback(int4())")
+COMPRESSORS = ("dense()",)
 
 
 def _order(row: Row) -> tuple[int, ...]:

@@ -1,0 +1,1 @@
+"""What the methods with periods send at a network interface."""
