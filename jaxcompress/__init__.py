@@ -69,8 +69,9 @@ from jaxcompress.periods.local_step import (
     mean_over_workers,
     rows_of_workers,
 )
-from jaxcompress.periods.local_updates import local_updates, worker_params
+from jaxcompress.periods.local_updates import local_updates
 from jaxcompress.periods.methods import diloco, local_sgd, mu_loco, sparse_loco
+from jaxcompress.periods.own_steps import worker_params
 from jaxcompress.profiling.collective import Collective, Traffic
 from jaxcompress.profiling.error_memory import error_memory
 from jaxcompress.profiling.hlo_traffic import traffic_of_hlo

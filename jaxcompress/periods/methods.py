@@ -8,7 +8,8 @@ from jaxcompress.collectives.dense import dense
 from jaxcompress.compressors.quantisers.integer import int2
 from jaxcompress.compressors.sparsifiers.block_top_k import block_top_k
 from jaxcompress.feedback.error_feedback import error_feedback
-from jaxcompress.periods.local_updates import Period, local_updates
+from jaxcompress.periods.local_updates import local_updates
+from jaxcompress.periods.own_steps import Period
 from jaxcompress.transform import compress
 
 

@@ -21,7 +21,7 @@ from jaxcompress import (
     shard_batch,
     sparse_loco,
 )
-from jaxcompress.periods.local_updates import local_state
+from jaxcompress.periods.own_steps import local_state
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((64, 64), np.float32)
