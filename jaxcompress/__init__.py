@@ -65,14 +65,18 @@ from jaxcompress.optimizers.clip_by_local_norm import clip_by_local_norm
 from jaxcompress.optimizers.demo import demo
 from jaxcompress.optimizers.dgc import add_decayed_weights_with_momentum, dgc, dgc_warmup
 from jaxcompress.optimizers.onebit_adam import onebit_adam, scale_by_onebit_adam
+from jaxcompress.periods.gossip import gossip
 from jaxcompress.periods.local_step import (
     make_flush,
     make_local_step,
     mean_over_workers,
     rows_of_workers,
 )
-from jaxcompress.periods.local_updates import local_updates, worker_params
-from jaxcompress.periods.methods import diloco, local_sgd, mu_loco, sparse_loco
+from jaxcompress.periods.local_updates import local_updates
+from jaxcompress.periods.methods import diloco, local_sgd, mu_loco, no_loco, sparse_loco
+from jaxcompress.periods.own_steps import worker_params
+from jaxcompress.periods.pair_rules import PairRule, pair_mean
+from jaxcompress.periods.power_gossip import power_gossip
 from jaxcompress.profiling.collective import Collective, Traffic
 from jaxcompress.profiling.error_memory import error_memory
 from jaxcompress.profiling.hlo_traffic import traffic_of_hlo
@@ -103,6 +107,11 @@ __all__ = [
     "diloco",
     "sparse_loco",
     "mu_loco",
+    "gossip",
+    "no_loco",
+    "pair_mean",
+    "power_gossip",
+    "PairRule",
     "worker_params",
     "make_local_step",
     "make_flush",

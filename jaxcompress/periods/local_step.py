@@ -1,4 +1,4 @@
-"""The training step of `local_updates`: between synchronisations nothing crosses the network."""
+"""The training step of workers with parameters of their own."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ from jaxcompress.distributed.specs import keep_placement, state_specs
 from jaxcompress.distributed.virtual import AnyMesh, over_workers, sharding
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import mask, merge_masked
-from jaxcompress.periods.local_updates import local_state, worker_params
+from jaxcompress.periods.own_steps import local_state, worker_params
 
 
 def make_local_step(
@@ -37,19 +37,20 @@ def make_local_step(
     micro_batches: int = 1,
     donate: bool = True,
 ) -> Callable:
-    """A jitted step of `local_updates` over the workers of `mesh`.
+    """A jitted step of `local_updates` or `gossip` over the workers of `mesh`.
 
-    Gradients are taken at each worker's own parameters. Between synchronisations the compiled
-    program takes a branch without any collective. So `metrics` are those of each worker, to be
-    averaged where they are logged, and `extra` is each worker's own until a synchronisation
-    averages what is floating in it.
+    Gradients are taken at each worker's own parameters. Between synchronisations, or exchanges of
+    pairs, the compiled program takes a branch without any collective. So `metrics` are those of
+    each worker, to be averaged where they are logged, and `extra` is each worker's own until a
+    synchronisation averages what is floating in it. Exchanges of `gossip` leave it as it is; only a
+    flush averages it.
 
     A worker whose gradient is not finite skips its step: its parameters, its inner state and its
     `extra` stay. The metric ``"applied"`` is 0 for that worker, else 1.
 
     Args:
       loss_fn: As for `make_train_step`.
-      optimizer: A `local_updates`.
+      optimizer: A `local_updates` or a `gossip`.
       mesh: As for `make_train_step`.
       axis_name: The axis of the workers.
       micro_batches: As for `make_train_step`.
@@ -57,12 +58,12 @@ def make_local_step(
 
     Returns:
       ``step(params, opt_state, extra, batch, weight=1.0) -> (params, opt_state, extra, metrics)``,
-      a jitted function. `params` are the anchor, replicated. `extra` comes from
-      `rows_of_workers`. Every metric, and ``metrics["loss"]``, has the shape (workers,). `weight`
-      is a number, or one for each worker, (workers,).
+      a jitted function. `params` are the anchor, replicated; with `gossip` they change in a flush
+      only. `extra` comes from `rows_of_workers`. Every metric, and ``metrics["loss"]``, has the
+      shape (workers,). `weight` is a number, or one for each worker, (workers,).
 
     Raises:
-      ValueError: as `make_train_step`, and while tracing if `optimizer` is not a `local_updates`.
+      ValueError: as `make_train_step`, and while tracing if `optimizer` is neither.
     """
     check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
     loss_fn = scaled(checked(with_extra(loss_fn)), None)
@@ -80,7 +81,7 @@ def make_local_step(
         new_extra = jax.tree.map(
             lambda new, old: jnp.where(applied, new, old), new_extra, extra.value
         )
-        new_extra = _averaged_when_due(new_extra, local_state(opt_state).since == 0, axis_name)
+        new_extra = _averaged_when_due(new_extra, local_state(opt_state).synchronised, axis_name)
         metrics["applied"] = applied.astype(jnp.float32)
         rows = jax.tree.map(lambda x: jnp.asarray(x)[None], metrics)
         opt_state, new_extra = expand_worker_axis((opt_state, PerWorker(new_extra)))
@@ -111,8 +112,8 @@ def make_flush(
     """A jitted function that ends a period early, as at the end of training or before a pause.
 
     Returns:
-      ``flush(params, opt_state, extra) -> (params, opt_state, extra)``. It synchronises if any
-      inner step was taken since the last synchronisation, else it changes nothing.
+      ``flush(params, opt_state, extra) -> (params, opt_state, extra)``. It synchronises all workers
+      if any inner step was taken since the last synchronisation, else it changes nothing.
     """
 
     def one_worker(params, opt_state, extra):
@@ -143,9 +144,9 @@ def rows_of_workers(tree: Any, mesh: AnyMesh, axis_name: AxisName = "data") -> P
 
 
 def mean_over_workers(tree: Any) -> Any:
-    """The mean of the rows of metrics or `extra`, (workers, …) to (…), where they are floating.
+    """The mean of the rows of metrics, `extra` or workers' parameters, where they are floating.
 
-    Of other arrays it returns the first row.
+    From (workers, …) to (…). Of other arrays it returns the first row.
     """
 
     def mean(x):
@@ -154,8 +155,10 @@ def mean_over_workers(tree: Any) -> Any:
     return jax.tree.map(mean, tree.value if isinstance(tree, PerWorker) else tree)
 
 
-def _averaged_when_due(extra: Any, due: jax.Array, axis_name: AxisName) -> Any:
+def _averaged_when_due(extra: Any, due: jax.Array | bool, axis_name: AxisName) -> Any:
     """At a synchronisation the mean over workers of what is floating in `extra`."""
+    if due is False:
+        return extra
     floating = jax.tree.map(lambda x: jnp.issubdtype(jnp.result_type(x), jnp.floating), extra)
     own = mask(extra, floating)
 

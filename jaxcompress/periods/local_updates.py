@@ -7,17 +7,18 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from optax import Params
 
 from jaxcompress._compat import axis_size, vary
 from jaxcompress.base import AxisName, PerWorker
-from jaxcompress.collectives.finiteness import all_finite
-from jaxcompress.collectives.weights import share_of_weight
-from jaxcompress.ops.argument_checks import check_integer
-from jaxcompress.ops.trees import path_text
-from jaxcompress.transform import CompressState
-
-Period = int | Callable[[jax.Array], Any]
+from jaxcompress.periods.own_steps import Period, own_step, period_at, weighted
+from jaxcompress.periods.period_checks import (
+    averages,
+    check_call,
+    check_dtypes,
+    check_link,
+    check_period,
+    is_link,
+)
 
 
 class LocalUpdatesState(NamedTuple):
@@ -29,6 +30,11 @@ class LocalUpdatesState(NamedTuple):
     inner: PerWorker  # each worker's state of the inner optimizer; never averaged
     outer: Any  # state of the outer optimizer
     sending: Any  # state of the averaging link
+
+    @property
+    def synchronised(self) -> jax.Array:
+        """Whether the last step made all workers equal: a bool ()."""
+        return self.since == 0
 
 
 def local_updates(
@@ -102,9 +108,9 @@ def local_updates(
     inner, outer, average = map(optax.with_extra_args_support, (inner, outer, average))
 
     def init(params) -> Any:
-        _check_dtypes(params)
+        check_dtypes(params)
         own, sending = inner.init(params), average.init(params)
-        if _averages(own) or not _averages(sending):
+        if averages(own) or not averages(sending):
             raise ValueError(
                 "local_updates has one compress, in average: the inner optimizer is a worker's own"
                 " and sends nothing."
@@ -117,15 +123,9 @@ def local_updates(
 
     def update(updates, state, params=None, *, weight=None, flush=False, **extra_args):
         axis_size(axis_name)
-        # make_train_step gives no weight, and takes gradients elsewhere.
-        if params is None or weight is None:
-            raise ValueError(
-                "local_updates takes gradients at each worker's own parameters: train by"
-                " make_local_step. In a step of your own take them at worker_params(opt_state), and"
-                " call update(grads, opt_state, params, weight=1.0)."
-            )
+        check_call("local_updates", params, weight)
         if not flush:
-            state = own_step(updates, state, extra_args)
+            state = own_step(inner, updates, state, extra_args)
         due = state.since > 0 if flush else state.since >= period_at(period, state.count)
 
         def synchronised():
@@ -136,30 +136,10 @@ def local_updates(
 
         return lax.cond(due, synchronised, alone)
 
-    def own_step(grads, state, extra_args):
-        """One step of this worker by itself."""
-        old = state.params.value, state.inner.value
-        step, inner_state = inner.update(grads, old[1], old[0], **extra_args)
-        new = optax.apply_updates(old[0], step), inner_state
-        finite = all_finite(grads)
-        params, inner_state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, old)
-        return state._replace(
-            count=jnp.asarray(optax.safe_increment(state.count)),
-            since=state.since + 1,
-            params=PerWorker(params),
-            inner=PerWorker(inner_state),
-        )
-
     def synchronise(state, params, weight):
         """The update of the anchor, and the state after it."""
         drift = jax.tree.map(jnp.subtract, params, state.params.value)
-        # A weight that is negative or not finite is none.
-        counts = all_finite(drift) & (jnp.asarray(weight) > 0) & jnp.isfinite(weight)
-        share, total = share_of_weight(jnp.where(counts, weight, 0.0), axis_name)
-        active = share > 0
-        drift = jax.tree.map(
-            lambda x: jnp.where(active, share.astype(x.dtype) * x, jnp.zeros_like(x)), drift
-        )
+        drift, active, total = weighted(drift, weight, axis_name)
         # Without memories and with zeros to send, a worker adds nothing to the average.
         sending = _per_worker(lambda x: jnp.where(active, x, jnp.zeros_like(x)), state.sending)
         mean, sent = average.update(drift, sending, params)
@@ -181,34 +161,12 @@ def local_updates(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def worker_params(opt_state: Any) -> Params:
-    """Inside a step, this worker's own parameters, at which gradients are taken."""
-    return local_state(opt_state).params.value
-
-
-def local_state(opt_state: Any) -> LocalUpdatesState:
-    """`opt_state`; ValueError unless it is that of a `local_updates` by itself."""
-    if not isinstance(opt_state, LocalUpdatesState):
-        raise ValueError(
-            "the optimizer of make_local_step is a local_updates(…) by itself: other links,"
-            " apply_if_all_finite and optax.inject_hyperparams go into its inner or outer"
-            " optimizer, or are not needed. Chains with compress take make_train_step. Got the"
-            f" state {type(opt_state).__name__}."
-        )
-    return opt_state
-
-
-def period_at(period: Period, count: jax.Array) -> Any:
-    """The period in inner steps, at least 1, once `count` inner steps are taken."""
-    return jnp.maximum(1, jnp.asarray(period(count))) if callable(period) else period
-
-
 def _silent(sending: Any) -> Any:
     """The state of the averaging link after a step in which it sent nothing."""
     return jax.tree.map(
-        lambda node: node._replace(bits=jnp.zeros_like(node.bits)) if _is_link(node) else node,
+        lambda node: node._replace(bits=jnp.zeros_like(node.bits)) if is_link(node) else node,
         sending,
-        is_leaf=_is_link,
+        is_leaf=is_link,
     )
 
 
@@ -224,32 +182,11 @@ def _per_worker(function: Callable, state: Any, *others: Any) -> Any:
     )
 
 
-def _averages(state: Any) -> bool:
-    """Whether a state has a `compress` in it."""
-    return any(map(_is_link, jax.tree.leaves(state, is_leaf=_is_link)))
-
-
-def _is_link(node: Any) -> bool:
-    return isinstance(node, CompressState)
-
-
-def _check_dtypes(params: Params) -> None:
-    """ValueError for parameters in which small steps are lost."""
-    for path, x in jax.tree_util.tree_leaves_with_path(params):
-        if jnp.issubdtype(x.dtype, jnp.floating) and jnp.finfo(x.dtype).bits < 32:
-            raise ValueError(
-                f"the parameter {path_text(path)!r} is {x.dtype}, in which the drift of a period"
-                " is lost to rounding. Keep parameters in float32, and cast them in the model."
-            )
-
-
 def _check_arguments(inner: Any, outer: Any, average: Any, period: Any) -> None:
     for name, link, example in (
         ("inner", inner, "optax.adamw(4e-4)"),
         ("outer", outer, "optax.sgd(0.7, momentum=0.9, nesterov=True)"),
         ("average", average, "compress(dense())"),
     ):
-        if not hasattr(link, "update"):
-            raise ValueError(f"{name} is an Optax transformation, such as {example}; got {link!r}.")
-    if not callable(period):
-        check_integer("period", period, 1, "the number of inner steps between synchronisations")
+        check_link(name, link, example)
+    check_period(period)

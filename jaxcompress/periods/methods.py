@@ -1,4 +1,4 @@
-"""Published methods that average once in a period, each one line of `local_updates`."""
+"""Published methods with a period, each one line of `local_updates` or `gossip`."""
 
 import optax
 from optax import contrib
@@ -8,7 +8,10 @@ from jaxcompress.collectives.dense import dense
 from jaxcompress.compressors.quantisers.integer import int2
 from jaxcompress.compressors.sparsifiers.block_top_k import block_top_k
 from jaxcompress.feedback.error_feedback import error_feedback
-from jaxcompress.periods.local_updates import Period, local_updates
+from jaxcompress.periods.gossip import gossip
+from jaxcompress.periods.local_updates import local_updates
+from jaxcompress.periods.own_steps import Period
+from jaxcompress.periods.pair_rules import pair_mean
 from jaxcompress.transform import compress
 
 
@@ -126,3 +129,43 @@ def mu_loco(
     outer = optax.sgd(0.8, momentum=0.9, nesterov=True)
     link = compress(error_feedback(int2(group=128), decay=0.9), axis_name)
     return local_updates(contrib.muon(learning_rate), outer, link, period, axis_name)
+
+
+def no_loco(
+    inner: optax.GradientTransformation,
+    period: Period = 50,
+    axis_name: str = "data",
+    *,
+    outer_learning_rate: optax.ScalarOrSchedule = 0.7,
+) -> optax.GradientTransformationExtraArgs:
+    """NoLoCo: DiLoCo without an all-reduce. Pairs take their mean, and each worker an outer step.
+
+    Worker i has slow parameters s_i and an outer momentum m_i of its own. After a period::
+
+        m_i = 0.5 m_i + rate (mean of the pair's x - s_i)    s_i = s_i + m_i    x_i = s_i
+
+    The paper sends the drifts ``x_i - s_i`` and the slow parameters, with a rate for each, and sets
+    both rates to 0.7. With one rate the two add up to x, so only x travels. The paper draws
+    partners at random; here they follow a fixed cycle. With rates up to 0.8 the workers' distance
+    from their mean decays without gradients; above, some numbers of workers drift apart.
+
+    How it travels: one permute of 32 bits per parameter and period.
+
+    Args:
+      inner: Each worker's optimizer; in the paper Adam.
+      period: Inner steps between two exchanges; 50 to 100 in the paper.
+      axis_name: The axis of the workers, one axis of the mesh.
+      outer_learning_rate: The rate of the outer step.
+
+    Returns:
+      A `gossip`.
+
+    Raises:
+      ValueError: as `gossip`.
+
+    References:
+      Kolehmainen et al., `NoLoCo: No-all-reduce Low Communication Training Method for Large Models
+      <https://arxiv.org/abs/2506.10911>`_, 2025
+    """
+    outer = optax.sgd(outer_learning_rate, momentum=0.5)
+    return gossip(inner, pair_mean(), period, axis_name, outer=outer)

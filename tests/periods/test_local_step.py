@@ -25,7 +25,7 @@ from jaxcompress import (
     top_k,
     traffic,
 )
-from jaxcompress.periods.local_updates import local_state
+from jaxcompress.periods.own_steps import local_state
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((16, 8), np.float32)

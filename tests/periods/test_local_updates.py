@@ -30,7 +30,7 @@ from jaxcompress import (
     top_k,
     traffic,
 )
-from jaxcompress.periods.local_updates import local_state
+from jaxcompress.periods.own_steps import local_state
 
 WORKERS, ROWS = 4, 24
 RNG = np.random.default_rng(0)

@@ -1,0 +1,75 @@
+"""What workers do alone: steps of their own parameters for a period, each with its own weight."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from optax import Params, Updates
+
+from jaxcompress.base import AxisName, PerWorker
+from jaxcompress.collectives.finiteness import all_finite
+from jaxcompress.collectives.weights import share_of_weight
+
+Period = int | Callable[[jax.Array], Any]
+
+
+def own_step(
+    inner: optax.GradientTransformationExtraArgs, grads: Updates, state: Any, extra_args: dict
+) -> Any:
+    """The state after one step of this worker by itself, if its gradients are finite."""
+    old = state.params.value, state.inner.value
+    step, inner_state = inner.update(grads, old[1], old[0], **extra_args)
+    new = optax.apply_updates(old[0], step), inner_state
+    finite = all_finite(grads)
+    params, inner_state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, old)
+    return state._replace(
+        count=jnp.asarray(optax.safe_increment(state.count)),
+        since=state.since + 1,
+        params=PerWorker(params),
+        inner=PerWorker(inner_state),
+    )
+
+
+def period_at(period: Period, count: jax.Array) -> Any:
+    """The period in inner steps, at least 1, once `count` inner steps are taken."""
+    return jnp.maximum(1, jnp.asarray(period(count))) if callable(period) else period
+
+
+def takes_part(values: Any, weight: Any) -> jax.Array:
+    """Whether this worker's values are finite, and its weight is positive and finite: a bool ()."""
+    return all_finite(values) & (jnp.asarray(weight) > 0) & jnp.isfinite(weight)
+
+
+def weighted(drift: Updates, weight: Any, axis_name: AxisName) -> tuple[Any, jax.Array, jax.Array]:
+    """What this worker adds to the weighted mean of all drifts.
+
+    Returns:
+      The drift times this worker's share of the weight, zeros if it takes no part; whether it takes
+      part; and the total weight.
+    """
+    weight = jnp.where(takes_part(drift, weight), weight, 0.0)
+    share, total = share_of_weight(weight, axis_name)
+    active = share > 0
+    own = jax.tree.map(
+        lambda x: jnp.where(active, share.astype(x.dtype) * x, jnp.zeros_like(x)), drift
+    )
+    return own, active, total
+
+
+def worker_params(opt_state: Any) -> Params:
+    """Inside a step, this worker's own parameters, at which gradients are taken."""
+    return local_state(opt_state).params.value
+
+
+def local_state(opt_state: Any) -> Any:
+    """`opt_state`; ValueError unless it is that of a `local_updates` or a `gossip` by itself."""
+    if not hasattr(opt_state, "synchronised"):
+        raise ValueError(
+            "the optimizer of make_local_step is a local_updates(…) by itself, or a gossip(…):"
+            " other links, apply_if_all_finite and optax.inject_hyperparams go into its inner or"
+            " outer optimizer, or are not needed. Chains with compress take make_train_step. Got"
+            f" the state {type(opt_state).__name__}."
+        )
+    return opt_state
