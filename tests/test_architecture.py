@@ -116,6 +116,9 @@ TESTS_WITHOUT_A_FILE = {
     "tests/train/test_data.py",
     "tests/train/test_resume.py",
     "tests/train/test_bad_input.py",
+    "tests/train/test_periods.py",
+    "tests/periods/test_trajectories.py",
+    "tests/periods/test_memory_of_drifts.py",
     "tests/distributed/test_two_processes.py",
     "tests/distributed/test_shards_laws.py",
 }
