@@ -113,9 +113,8 @@ def power_gossip(workers: int, rank: int = 1) -> PairRule:
         low = jax.tree.map(lambda x, d: x + sign * d, low, product(*factors, low))
         params = merge_masked(params, low, mean_of_pair(whole, other_whole))
 
-        new = jax.tree.map(_finite_columns, found)
         old = jax.tree.map(lambda x: jnp.where(same, x, 0.0), known)
-        new = (new, old) if turn == 0 else (old, new)
+        new = (found, old) if turn == 0 else (old, found)
         kept = tuple(_put(all_of, one, place) for all_of, one in zip(kept, new, strict=True))
         return params, kept, bits
 
@@ -140,11 +139,6 @@ def _checksum(factors: Any) -> jax.Array:
     # Without this hash, the changed signs of two entries would add up to nothing.
     words = (words ^ (words >> 16)) * np.uint32(0x7FEB352D)
     return jnp.sum(words ^ (words >> 15), dtype=jnp.uint32)
-
-
-def _finite_columns(factor: jax.Array) -> jax.Array:
-    """Zeros in place of columns that are not finite: `refresh_columns` will replace them."""
-    return jnp.where(jnp.all(jnp.isfinite(factor), axis=1, keepdims=True), factor, 0.0)
 
 
 def _check_cycle(kept: Any, cycle: int) -> None:

@@ -116,9 +116,10 @@ def test_the_mean_of_workers_without_a_common_average_learns(name):
         params, state, extra, _ = step(params, state, extra, batch)
         sent.append(float(state.bits) / SIZE)
     mean = mean_over_workers(state.params)
-    assert float(loss_fn(mean, X)) < 0.7 * float(loss_fn(PARAMS, X))
+    # Without exchanges 0.38 of the loss is left, and 0.66 of it for the workers' own parameters.
+    assert float(loss_fn(mean, X)) < 0.3 * float(loss_fn(PARAMS, X))
     own = [jax.tree.map(lambda x, w=w: x[w], state.params.value) for w in range(4)]
-    assert max(float(loss_fn(one, X)) for one in own) < 0.75 * float(loss_fn(PARAMS, X))
+    assert max(float(loss_fn(one, X)) for one in own) < 0.5 * float(loss_fn(PARAMS, X))
     assert [one > 0 for one in sent] == [count % 5 == 4 for count in range(STEPS)]
     assert 0.8 * bits < max(sent) <= bits
 
