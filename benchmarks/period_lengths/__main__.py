@@ -7,7 +7,7 @@
     python -m benchmarks.period_lengths --workers          table and plot of the file
 
 The transformer of configs/shakespeare_transformer_dense.yaml, half as wide (0.1 million
-parameters), is trained by AdamW for 1,960 steps.
+parameters), is trained by AdamW for 980 steps.
 Workers average gradients in every step, or average how far they have moved, compressed, once in a
 period. All runs of a seed start from the same parameters and see the same batches. The learning
 rate and the outer optimizers were chosen on the validation text with a seed of their own, for

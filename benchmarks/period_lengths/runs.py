@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 # Half as wide as the config's, so that the grid takes an hour: 0.1 million parameters.
 CONFIG = "configs/shakespeare_transformer_dense.yaml"
 SETTINGS = [
-    *("--optimizer", "adamw", "--clip-norm", "1.0", "--epochs", "2", "--warmup-epochs", "0.2"),
-    *("--width", "64", "--eval-every-epochs", "2", "--log-every-steps", "490", "--vmap"),
+    *("--optimizer", "adamw", "--clip-norm", "1.0", "--epochs", "1", "--warmup-epochs", "0.1"),
+    *("--width", "64", "--eval-every-epochs", "1", "--log-every-steps", "490", "--vmap"),
 ]
 PERIODS = (1, 10, 30, 100, 300)
 COMPRESSORS = (
