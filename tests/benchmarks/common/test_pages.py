@@ -45,6 +45,8 @@ NOTHING_MEASURED = {
     "compiled_sharded": {"platform": ("none",)},
     "learning_rates": {"only": ("table",)},
     "network": {"workers": ()},
+    "period_bytes": {"only": ()},
+    "period_overlap": {"platform": ()},
     "scheme_survey": {"only": ("table",)},
     "sharded_network": {"measure": False},
     "sharded_training": {"measure": False},
