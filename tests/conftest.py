@@ -46,6 +46,22 @@ def on_gpus(monkeypatch):
         monkeypatch.setattr(f"jaxcompress.{module}.platform", lambda: "gpu")
 
 
+def pytest_collection_modifyitems(items):
+    """Tests of one group follow one another in a single process too: they share what they
+    compile.
+    """
+    places: dict[tuple, int] = {}
+
+    def place(item: pytest.Item) -> int:
+        group = item.get_closest_marker("xdist_group")
+        return places.setdefault((item.path, group.args[0] if group else item.nodeid), len(places))
+
+    # In the order of the first test of each group: dictionaries and sorting keep it.
+    for item in items:
+        place(item)
+    items.sort(key=place)
+
+
 def pytest_collection_finish():
     """What is imported by now stays; a collection of garbage need not look at it again. Tracing
     makes so many objects that looking after every 700 new ones takes 8 % of the time.

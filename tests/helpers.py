@@ -3,13 +3,15 @@ compare.
 """
 
 import functools
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -26,6 +28,19 @@ FLOAT32 = {"rtol": 1e-5, "atol": 1e-5}
 BFLOAT16 = {"rtol": 2e-2, "atol": 2e-2}
 # float16 keeps 11: the same, an eighth of it.
 FLOAT16 = {"rtol": 2.5e-3, "atol": 2.5e-3}
+
+
+def slow(*values: Any) -> list[Any]:
+    """Values of a parameter that repeat a code path of the others: among the slow tests."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
+def slow_unless(fast: Iterable[tuple], *values: Iterable[Any]) -> list[Any]:
+    """All combinations of these values; those that are not `fast` are among the slow tests."""
+    fast = list(fast)
+    every = list(itertools.product(*values))
+    assert all(one in every for one in fast), "a fast combination is none of them"
+    return [pytest.param(*one, marks=[] if one in fast else [pytest.mark.slow]) for one in every]
 
 
 def awkward_tree() -> dict[str, Any]:

@@ -1,8 +1,12 @@
 """Every compressor through every law. A new one is one line in `claims.ALL_COMPRESSORS`.
 
 Four programs serve all laws of a compressor: on four devices, on two nodes of four, a long run by
-`vmap`, and a step on large arrays. See `laws_programs`.
+`vmap`, and a step on large arrays. See `laws_programs`. In the fast tests every compressor runs on
+four devices, and one of each code path in the other programs.
 """
+
+from collections.abc import Iterable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -51,15 +55,79 @@ from jaxcompress.feedback.state_quantization import read
 from jaxcompress.ops.serialization import LANES
 from jaxcompress.profiling.monitor import Energies
 
-# The scope puts the laws of a compressor one after the other, and the group into one process.
-every_compressor = pytest.mark.parametrize(
-    "text",
-    [pytest.param(text, marks=pytest.mark.xdist_group(text)) for text in ALL_COMPRESSORS],
-    scope="module",
-)
+# One of each way to communicate.
+TRAVEL = {
+    "dense()",
+    "top_k(0.1)",
+    "two_phase(qsgd(8, group=64))",
+    "power_sgd(2)",
+    "acp_sgd(2)",
+    "random_k(0.1)",
+    "shared_top_k(0.1)",
+    "int_sum(8)",
+    "arc_top_k(0.1, block=16, columns=2)",
+    "sign_majority()",
+    "switch(warmup(1), dense(), top_k(0.1))",
+    "error_feedback(top_k(0.1))",
+    "ef21(top_k(0.1))",
+}
+# And one of each way to encode: the others have the same code with other arguments, or around it.
+CODE_PATHS = TRAVEL | {
+    "block_top_k(0.05, block=64)",
+    "block_max(64, inner=qsgd(8))",
+    "sign()",
+    "two_phase(sign(32))",
+    "qsgd(4)",
+    "top_k(0.1, inner=qsgd(8))",
+    "partition({'matrix': power_sgd(2), 'rest': top_k(0.1)}, by_shape())",
+    "hierarchical(dense(), top_k(0.1))",
+    "threshold(0.5, capacity=0.2)",
+    "sampled_threshold(0.1)",
+    "global_top_k(0.1)",
+    "bernoulli(0.1)",
+    "importance_sampled(0.1, block=64)",
+    "block_sparse(0.1, block=16)",
+    "nuqsgd(4)",
+    "terngrad()",
+    "int8()",
+    "float8()",
+    "rotated(qsgd(4), block=64)",
+    "lloyd_max(3, group=64)",
+    "error_feedback(top_k(0.1), dtype='int8')",
+}
+
+
+def of(texts: Iterable[str], fast: Iterable[str] = ALL_COMPRESSORS) -> pytest.MarkDecorator:
+    """A law of these compressors; those that are not `fast` are among the slow tests.
+
+    The laws of a compressor follow one another in one process, since they are of one group.
+    """
+    return pytest.mark.parametrize(
+        "text",
+        [
+            pytest.param(
+                text,
+                marks=[
+                    pytest.mark.xdist_group(text),
+                    *([] if text in fast else [pytest.mark.slow]),
+                ],
+            )
+            for text in texts
+        ],
+    )
+
+
+# The steps on devices: a program of each compressor.
+every_compressor = of(ALL_COMPRESSORS)
+# Each further program takes seconds to compile. What it adds depends on how a compressor travels,
+# or on that and how it encodes; so one of each is fast, and the law of the steps holds for all.
+on_a_second_mesh = of(ALL_COMPRESSORS, fast=TRAVEL)
+in_large_arrays = of(ALL_COMPRESSORS, fast=CODE_PATHS)
+in_a_long_run = of(filter(simulates_memory, ALL_COMPRESSORS), fast=CODE_PATHS)
 # Of one step, whatever the number of arrays.
 MOST_COLLECTIVES = 4
-# Of the entries of a message, in how many collectives ever: 8 and 16 bits.
+# Of the entries of a message, in how many collectives ever: 8 and 16 bits. A message fills whole
+# words, once for each width.
 WIDTHS = 4
 
 
@@ -85,38 +153,7 @@ def test_mean_and_residual_are_the_mean_of_the_updates(text):
         assert_law(text, number, result)
 
 
-# Every way to communicate is among them; the other compressors are among the slow tests.
-TWO_AXES = {
-    "dense()",
-    "top_k(0.1)",
-    "two_phase(qsgd(8, group=64))",
-    "power_sgd(2)",
-    "acp_sgd(2)",
-    "random_k(0.1)",
-    "shared_top_k(0.1)",
-    "int_sum(8)",
-    "arc_top_k(0.1, block=16, columns=2)",
-    "sign_majority()",
-    "switch(warmup(1), dense(), top_k(0.1))",
-    "error_feedback(top_k(0.1))",
-    "ef21(top_k(0.1))",
-}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(
-            text,
-            marks=[
-                pytest.mark.xdist_group(text),
-                *([] if text in TWO_AXES else [pytest.mark.slow]),
-            ],
-        )
-        for text in ALL_COMPRESSORS
-    ],
-    scope="module",
-)
+@on_a_second_mesh
 def test_the_law_on_a_mesh_of_two_axes(text):
     if axes_of(text, MANY) != {"data": MANY}:
         pytest.skip("runs on two axes in all laws")
@@ -126,18 +163,16 @@ def test_the_law_on_a_mesh_of_two_axes(text):
     assert_equal_on_all_workers(result)
 
 
-@every_compressor
+@in_large_arrays
 def test_the_law_of_large_arrays(text):
     assert_law(text, 0, large_step(text))
 
 
-@every_compressor
+@in_a_long_run
 def test_nothing_is_lost_in_a_long_run(text):
     """All means, and what is remembered in the end, are all updates: with error feedback simulated
-    from the residual.
+    from the residual. A memory of a compressor's own, or none, has a law per step.
     """
-    if not simulates_memory(text):
-        pytest.skip("has a memory of its own, or error feedback refuses it: its law is per step")
     seen = long_run(text)
     came = jax.tree.map(lambda x: x.mean(1, np.float64).sum(0), seen.updates)
     went = jax.tree.map(lambda x: x[:, 0].sum(0, np.float64), seen.mean)
@@ -162,15 +197,7 @@ def as_step(number: int, result: Result) -> Step:
     return Step(number, update, mean, result.before, result.after)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(text, marks=pytest.mark.xdist_group(text))
-        for text, claims in ALL_COMPRESSORS.items()
-        if claims.invariant
-    ],
-    scope="module",
-)
+@of([text for text, claims in ALL_COMPRESSORS.items() if claims.invariant])
 def test_invariants_of_the_state(text):
     for number, result in enumerate(steps(text)):
         for left, right in ALL_COMPRESSORS[text].invariant(as_step(number, result)):
@@ -181,39 +208,55 @@ def test_invariants_of_the_state(text):
 
 
 @every_compressor
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_step_of_nothing_finite_keeps_all_of_the_memory(text, bad):
+def test_a_step_of_nothing_finite_keeps_all_of_the_memory(text):
     """On which `apply_if_all_finite` relies: no residual is finite, so no error memory changes."""
     last = steps(text)[-1]
-    updates = jax.tree.map(lambda x: np.full_like(x, bad), last.updates)
-    result = run_on(on_devices(text), 1, updates, last.after)
-    before, after = (worker_memories(x, first_row(updates)) for x in (last.after, result.after))
-    if largest(before):
-        assert_close(
-            as_float32(after),
-            as_float32(before),
-            scale=0,
-            rounding=ALL_COMPRESSORS[text].rounds * largest(before),
-        )
-    else:
-        assert not any(np.any(np.isfinite(x)) for x in jax.tree.leaves(as_float64(result.residual)))
+    for bad in (np.nan, np.inf):
+        updates = jax.tree.map(lambda x, bad=bad: np.full_like(x, bad), last.updates)
+        result = run_on(on_devices(text), 1, updates, last.after)
+        before, after = (worker_memories(x, first_row(updates)) for x in (last.after, result.after))
+        if largest(before):
+            assert_close(
+                as_float32(after),
+                as_float32(before),
+                scale=0,
+                rounding=ALL_COMPRESSORS[text].rounds * largest(before),
+            )
+        else:
+            residual = jax.tree.leaves(as_float64(result.residual))
+            assert not any(np.any(np.isfinite(x)) for x in residual)
 
 
 @every_compressor
 def test_what_is_not_finite_is_seen_and_does_not_stay(text):
+    last = steps(text)[-1]
+    updates = jax.tree.map(np.array, last.updates)
+    for x in jax.tree.leaves(updates):
+        rows = x.reshape(WORKERS, -1)
+        rows[1, rows.shape[1] // 2 :][:1] = np.nan
+    assert_seen(text, run_on(on_devices(text), 1, updates, last.after))
+
+
+@in_large_arrays
+def test_what_is_not_finite_is_seen_in_large_arrays_and_does_not_stay(text):
     """In arrays so large that a maximum once lost a NaN."""
     updates = jax.tree.map(np.array, random_updates(5, LARGE, large_workers(text)))
     for name, x in updates.items():
         for i, bad in enumerate((np.nan, np.inf, -np.inf)):
             x[1].flat[[5000 * (i + 1) + 5, x[1].size - 1 - i * 40_000]] = bad
         assert np.sum(~np.isfinite(x)) == 6, name
-    result = run_large(text, updates)
-    for name, x in updates.items():
+    assert_seen(text, run_large(text, updates))
+
+
+def assert_seen(text: str, result: Result) -> None:
+    """What is not finite among the updates is neither in the mean nor in the state."""
+    parts = (result.updates, result.residual, result.mean)
+    for x, residual, mean in zip(*map(jax.tree.leaves, map(as_float64, parts)), strict=True):
         bad = ~np.isfinite(x)
         if not compressor_of(text).has_memory:
-            assert not np.any(np.isfinite(result.residual[name][bad]))
+            assert not np.any(np.isfinite(residual[bad]))
         if not ALL_COMPRESSORS[text].hides_nan:
-            assert not np.any(np.isfinite(result.mean[name][:, bad.any(axis=0)]))
+            assert not np.any(np.isfinite(mean[:, bad.any(axis=0)]))
     assert is_finite(result.after)
 
 
@@ -233,13 +276,21 @@ def is_finite(state) -> bool:
 ROUNDED = {"float32": 1e-9, "bfloat16": 2.0**-16}
 
 
-@every_compressor
-@pytest.mark.parametrize("size", ["mixed", "large"])
-def test_contraction_with_the_delta_of_the_docstring(text, size):
+CONTRACTING = [text for text, claims in ALL_COMPRESSORS.items() if claims.contraction]
+
+
+@of(CONTRACTING)
+def test_contraction_with_the_delta_of_the_docstring(text):
+    assert_contracts(text, steps(text)[0])
+
+
+@of(CONTRACTING, fast=CODE_PATHS)
+def test_contraction_of_large_arrays(text):
+    assert_contracts(text, large_step(text))
+
+
+def assert_contracts(text: str, result: Result) -> None:
     delta = ALL_COMPRESSORS[text].contraction
-    if delta is None:
-        pytest.skip("claims no contraction of its own")
-    result = steps(text)[0] if size == "mixed" else large_step(text)
     for x, residual in zip(*map(jax.tree.leaves, (result.updates, result.residual)), strict=True):
         for worker in range(len(x)):
             if x[worker].size:
@@ -250,11 +301,9 @@ def test_contraction_with_the_delta_of_the_docstring(text, size):
                 assert energy(residual[worker]) <= rounded * left * energy(x[worker])
 
 
-@every_compressor
+@of([text for text, claims in ALL_COMPRESSORS.items() if claims.unbiased])
 def test_unbiased_within_four_standard_errors(text):
     claims = ALL_COMPRESSORS[text]
-    if not claims.unbiased:
-        pytest.skip("claims no unbiasedness")
     draws, workers, compressor = 4000, 2, compressor_of(text)
     updates = random_updates(0, jnp.zeros(64), workers)
     state = first_state(compressor, jnp.zeros(64), workers)
@@ -270,19 +319,28 @@ def test_unbiased_within_four_standard_errors(text):
         assert energy(residual[:, worker]) / draws <= omega * energy(x[worker])
 
 
-@every_compressor
-def test_identity_at_its_own_no_compression_limit(text):
-    claims = ALL_COMPRESSORS[text]
-    assert bool(claims.limit) != bool(claims.no_limit)
-    if claims.limit is None:
-        pytest.skip(claims.no_limit)
-    compressor = compressor_of(claims.limit)
-    assert compressor.call.constructor is compressor_of(text).call.constructor
-    updates = random_updates(3, LIMIT, WORKERS)
+def test_every_compressor_has_a_no_compression_limit_of_its_own_or_a_reason():
+    for text, claims in ALL_COMPRESSORS.items():
+        assert bool(claims.limit) != bool(claims.no_limit), text
+        if claims.limit:
+            made = compressor_of(claims.limit).call.constructor
+            assert made is compressor_of(text).call.constructor, text
+
+
+# Several compressors have one and the same limit.
+LIMITS = {
+    (claims.limit, tuple(axes_of(text, WORKERS).items())): claims.limit_rounding
+    for text, claims in ALL_COMPRESSORS.items()
+    if claims.limit
+}
+
+
+@pytest.mark.parametrize(("limit", "axes"), LIMITS)
+def test_identity_at_the_no_compression_limit(limit, axes):
+    compressor, updates = compressor_of(limit), random_updates(3, LIMIT, WORKERS)
     state = first_state(compressor, LIMIT, WORKERS)
-    reduce = over_vmap(compressor, axes_of(text, WORKERS))
-    mean, *_ = jax.jit(reduce)(jax.random.key(1), updates, state)
-    rounding = max(claims.limit_rounding(x) for x in jax.tree.leaves(updates))
+    mean, *_ = jax.jit(over_vmap(compressor, dict(axes)))(jax.random.key(1), updates, state)
+    rounding = max(LIMITS[limit, axes](x) for x in jax.tree.leaves(updates))
     assert_close(first_row(mean), like(mean, mean_over_workers(updates)), rounding=rounding)
 
 
@@ -293,10 +351,8 @@ def test_identity_at_its_own_no_compression_limit(text):
 MOST_CARRIED = 960
 
 
-@every_compressor
+@in_a_long_run
 def test_an_error_memory_stays_bounded(text):
-    if not simulates_memory(text):
-        pytest.skip("has a memory of its own, or error feedback refuses it")
     (early, late), came = energies(long_run(text).carried), energies(long_run(text).updates)
     assert late < 2 * early and late < MOST_CARRIED * came[1]
 
@@ -308,14 +364,30 @@ def energies(trees) -> tuple[float, float]:
     return tuple(sum(energy(x[part]) for x in jax.tree.leaves(trees)) for part in thirds)
 
 
-@every_compressor
+def is_per_chunk(text: str) -> bool:
+    """Whether the owner of a chunk has the residual of all workers."""
+    return two_phase in [one.call.constructor for one in walk(compressor_of(text))]
+
+
+CONTRACTING_IN_PRACTICE = [
+    text for text in filter(simulates_memory, ALL_COMPRESSORS) if not is_per_chunk(text)
+]
+
+
+@of(CONTRACTING_IN_PRACTICE)
 def test_a_residual_is_smaller_than_the_update(text):
     """Of typical gradients, where `contracts` says so."""
-    if not simulates_memory(text):
-        pytest.skip("has a memory of its own, or error feedback refuses it")
-    if two_phase in [one.call.constructor for one in walk(compressor_of(text))]:
-        pytest.skip("the owner of a chunk has the residual of all workers")
-    assert energy(large_step(text).residual["matrix"]) < energy(large_step(text).updates["matrix"])
+    assert_smaller(steps(text)[0])
+
+
+@of(CONTRACTING_IN_PRACTICE, fast=CODE_PATHS)
+def test_a_residual_of_large_arrays_is_smaller_than_the_update(text):
+    assert_smaller(large_step(text))
+
+
+def assert_smaller(result: Result) -> None:
+    left, came = (sum(map(energy, jax.tree.leaves(x))) for x in (result.residual, result.updates))
+    assert left < came
 
 
 @pytest.mark.parametrize(
@@ -374,8 +446,10 @@ def test_compress_keeps_shapes_and_dtypes_and_tree(text):
 
     for name, size in reversed(axes.items()):
         one_worker = jax.vmap(one_worker, (0, None), axis_name=name, axis_size=size)
-    updates = jax.tree.map(lambda x: jnp.zeros((*axes.values(), *x.shape), x.dtype), MIXED)
-    mean = jax.eval_shape(one_worker, updates, MIXED)
+    # One array is enough to see its dtype, and others would be traced as it is.
+    params = {name: x for name, x in MIXED.items() if name not in ("scalar", "vector")}
+    updates = jax.tree.map(lambda x: jnp.zeros((*axes.values(), *x.shape), x.dtype), params)
+    mean = jax.eval_shape(one_worker, updates, params)
     assert jax.tree.structure(mean) == jax.tree.structure(updates)
     assert [(x.shape, x.dtype) for x in jax.tree.leaves(mean)] == [
         (x.shape, x.dtype) for x in jax.tree.leaves(updates)
@@ -402,6 +476,26 @@ def test_bits_equal_what_the_jaxpr_moves(text):
 
 
 @every_compressor
+def test_the_compiled_program_moves_the_bits_in_a_few_collectives(text):
+    program = on_devices(text)
+    requested = jaxcompress.traffic_of_jaxpr(program.jaxpr, branch=lambda branches: branches[-1])
+    compiled = jaxcompress.traffic_of_hlo(
+        program.compiled.as_text(), branch=lambda branches: branches[-1]
+    )
+    assert len(compiled.collectives) <= MOST_COLLECTIVES
+    # On CPUs XLA widens what an all-reduce adds in bfloat16.
+    assert bytes_of(compiled, "all-reduce") >= bytes_of(requested, "all-reduce")
+    for operation in ("all-gather", "all-to-all", "collective-permute"):
+        assert bytes_of(compiled, operation) == bytes_of(requested, operation)
+
+
+def bytes_of(traffic: jaxcompress.Traffic, operation: str) -> int:
+    """Those of all collectives of one kind."""
+    found = [each for each in traffic.collectives if each.operation == operation]
+    return sum(each.count * each.payload_bytes for each in found)
+
+
+@on_a_second_mesh
 def test_bits_equal_what_the_compiled_program_moves(text):
     program = on_two_axes(text)
     requested = jaxcompress.traffic_of_jaxpr(program.jaxpr, branch=lambda branches: branches[-1])
@@ -414,20 +508,26 @@ def test_bits_equal_what_the_compiled_program_moves(text):
 
 
 @every_compressor
-@pytest.mark.parametrize("size", ["mixed", "large"])
-def test_message_bits_are_known_from_shapes_alone(text, size):
-    mixed = size == "mixed"
+def test_message_bits_are_known_from_shapes_alone(text):
     # The larger of two, since one that sends two messages in turn counts with the larger.
-    results, tree = (steps(text)[-2:], MIXED) if mixed else ([large_step(text)], LARGE)
+    sent = max(int(result.bits[0]) for result in steps(text)[-2:])
+    known = known_bits(text, MIXED)
+    assert known <= sent
+    if not ALL_COMPRESSORS[text].varies:
+        assert sent < known + 32 * WIDTHS
+
+
+@of([text for text, claims in ALL_COMPRESSORS.items() if not claims.varies], fast=CODE_PATHS)
+def test_message_bits_of_large_arrays_are_known_from_shapes_alone(text):
+    known, sent = known_bits(text, LARGE), int(large_step(text).bits[0])
+    # A long message fills whole lanes.
+    assert known <= sent < known + 32 * (WIDTHS + LANES)
+
+
+def known_bits(text: str, tree: Any) -> int:
+    """The bits of a message, known before there is one."""
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)
-    known = sum(jax.tree.leaves(compressor_of(text).message_bits(shapes)))
-    sent = max(int(result.bits[0]) for result in results)
-    # A message fills whole words, once for each width of its entries, and a long one whole lanes.
-    words = WIDTHS if mixed else WIDTHS + LANES
-    if ALL_COMPRESSORS[text].varies:
-        assert not mixed or known <= sent
-    else:
-        assert known <= sent < known + 32 * words
+    return sum(jax.tree.leaves(compressor_of(text).message_bits(shapes)))
 
 
 # Reproducibility.
@@ -458,7 +558,7 @@ def test_state_saved_and_restored_gives_the_same_next_step(text):
     assert_same_bits(found.after, expected.after)
 
 
-@every_compressor
+@on_a_second_mesh
 def test_shard_map_equals_vmap(text):
     """And two mesh axes equal one, save where a compressor gives them different tasks."""
     seen, program = long_run(text), on_two_axes(text)
@@ -488,15 +588,7 @@ def assert_equal_on_all_workers(result: Result) -> None:
         assert len({np.asarray(row).tobytes() for row in x}) <= 1 or x.size == 0
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(text, marks=pytest.mark.xdist_group(text))
-        for text in ALL_COMPRESSORS
-        if compressor_of(text).has_memory
-    ],
-    scope="module",
-)
+@of([text for text in ALL_COMPRESSORS if compressor_of(text).has_memory])
 @pytest.mark.parametrize("workers", [1, 2, 3, 8])
 def test_a_change_of_the_number_of_workers_keeps_the_mean_of_the_memory(text, workers):
     before = steps(text)[-1].after

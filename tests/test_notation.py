@@ -248,7 +248,7 @@ TEXTS = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(TEXTS)
 def test_reading_what_was_written_changes_nothing(text):
     canonical = unparse(parse(text))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from helpers import WORKERS, assert_close, assert_same_bits
+from helpers import WORKERS, assert_close, assert_same_bits, slow_unless
 from jax.sharding import PartitionSpec as P
 
 import jaxcompress
@@ -127,10 +127,24 @@ def dense_losses(name: str) -> np.ndarray:
     return train(optax.chain(compress(dense()), OPTIMIZERS[name]()), STEPS)[2]
 
 
+TOP_K, POWER_SGD = "error_feedback(top_k(0.25))", "error_feedback(power_sgd(2))"
+
+
+# tests/test_optimizers_matrix.py has Adam after each kind of compressor.
 @pytest.mark.parametrize(
-    "expression", ["error_feedback(top_k(0.25))", "error_feedback(power_sgd(2))"]
+    ("name", "expression"),
+    slow_unless(
+        [
+            ("sgd with Nesterov momentum", TOP_K),
+            ("adamw", POWER_SGD),
+            ("rmsprop", TOP_K),
+            ("lamb", POWER_SGD),
+            ("muon", TOP_K),
+        ],
+        OPTIMIZERS,
+        (TOP_K, POWER_SGD),
+    ),
 )
-@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_compressed_training_ends_where_the_dense_one_does(name, expression):
     of_dense = dense_losses(name)
     params, _, compressed = train(optax.chain(link(expression), OPTIMIZERS[name]()), STEPS)

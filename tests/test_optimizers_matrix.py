@@ -73,10 +73,13 @@ def assert_learns_as_dense(name: str, expression: str) -> None:
     assert trained(name, parse(expression)) >= of_dense(name) - POINTS
 
 
-# In each run of the tests `adam` follows every compressor, and every other optimizer follows one of
-# them in turn. The other pairs are among the slow tests.
-def marks(number: int, name: str, compressor: int) -> list[pytest.MarkDecorator]:
-    always = name == "adam" or number % len(COMPRESSORS) == compressor
+# In each run of the tests `adam` follows every compressor, and the others that tests/test_optax.py
+# does not train follow one of them in turn. The other pairs are among the slow tests.
+FAST = ["momentum", "adafactor", "lion", "schedule-free sgd"]
+
+
+def marks(name: str, compressor: int) -> list[pytest.MarkDecorator]:
+    always = name == "adam" or (name in FAST and FAST.index(name) == compressor)
     # One process takes all runs of an optimizer, so that its dense run is made once.
     return [pytest.mark.xdist_group(name), *([] if always else [pytest.mark.slow])]
 
@@ -84,8 +87,8 @@ def marks(number: int, name: str, compressor: int) -> list[pytest.MarkDecorator]
 every_pair = pytest.mark.parametrize(
     ("name", "expression"),
     [
-        pytest.param(name, expression, marks=marks(number, name, compressor))
-        for number, name in enumerate(OPTIMIZERS)
+        pytest.param(name, expression, marks=marks(name, compressor))
+        for name in OPTIMIZERS
         for compressor, expression in enumerate(COMPRESSORS)
     ],
 )

@@ -20,7 +20,7 @@ from laws_programs import over_vmap, public_schemes
 from jaxcompress import momentum_correction, parse
 from jaxcompress.base import walk
 
-few = settings(max_examples=30, deadline=None, derandomize=True)
+few = settings(max_examples=15, deadline=None, derandomize=True)
 many = settings(max_examples=400, deadline=None)
 shapes = st.lists(st.integers(0, 9), max_size=4).map(tuple)
 dtypes = st.sampled_from(["float32", "bfloat16", "float16"])
@@ -113,7 +113,7 @@ def numbers_kept(scheme: str, size: int, density: float) -> int:
     return kept
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=6, deadline=None, derandomize=True)
 @given(
     scheme=st.sampled_from(sorted(SPARSIFIERS)),
     shape=shapes,

@@ -16,6 +16,8 @@ from helpers import (
     awkward_tree,
     mean_over_workers,
     random_updates,
+    slow,
+    slow_unless,
 )
 from jax.sharding import AxisType, Mesh
 from jax.sharding import PartitionSpec as P
@@ -167,9 +169,18 @@ def test_dense_moves_what_a_plain_pmean_moves_in_the_same_collectives():
     assert moved[0] == moved[1]
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
 @pytest.mark.parametrize(
-    "expression", ["error_feedback(top_k(0.1))", "error_feedback(power_sgd(2))", "dense()"]
+    ("expression", "dtype"),
+    slow_unless(
+        [
+            ("error_feedback(top_k(0.1))", jnp.bfloat16),
+            ("error_feedback(power_sgd(2))", jnp.bfloat16),
+            ("dense()", jnp.bfloat16),
+            ("dense()", jnp.float32),
+        ],
+        ("error_feedback(top_k(0.1))", "error_feedback(power_sgd(2))", "dense()"),
+        (jnp.bfloat16, jnp.float32),
+    ),
 )
 def test_an_update_has_the_dtype_of_its_parameter(expression, dtype):
     tree = jax.tree.map(lambda x: x.astype(dtype), TREE)
@@ -183,9 +194,10 @@ def test_shard_map_equals_vmap_and_both_keep_an_awkward_tree():
     tree = awkward_tree()
     optimizer = optax.chain(compress(error_feedback(top_k(0.1))), optax.sgd(0.1))
     updates, state = random_updates(0, tree), rows_of(optimizer.init(tree))
+    on_devices, on_one = by_shard_map(optimizer), by_vmap(optimizer)
     for _ in range(2):
-        of_devices, new_state = by_shard_map(optimizer)(updates, state, tree)
-        of_vmap, state = by_vmap(optimizer)(updates, state, tree)
+        of_devices, new_state = on_devices(updates, state, tree)
+        of_vmap, state = on_one(updates, state, tree)
         assert jax.tree.structure(of_devices) == jax.tree.structure(tree)
         assert_close(of_devices, jax.tree.map(lambda x: x[0], of_vmap))
         assert_close(new_state[0].inner, state[0].inner)
@@ -231,7 +243,7 @@ def test_a_tree_without_arrays_sends_nothing(tree):
 
 @pytest.mark.parametrize(
     "expression",
-    ["error_feedback(top_k(0.1))", "error_feedback(power_sgd(2))", "qsgd(4)", "dense()"],
+    ["error_feedback(power_sgd(2))", "qsgd(4)", *slow("error_feedback(top_k(0.1))", "dense()")],
 )
 def test_state_bits_are_the_bytes_that_travel(expression):
     optimizer = compress(parse(expression))
@@ -479,15 +491,15 @@ def test_buckets_travel_apart_and_send_the_same():
     assert sum(size for _, size in apart) == sum(size for _, size in whole)
 
 
-@pytest.mark.parametrize("bucket_bytes", [1, 200, 5000, 10**9])
-def test_buckets_change_no_average(bucket_bytes):
+def test_buckets_change_no_average():
     updates = random_updates(1, TREE)
     means = []
-    for size in (None, bucket_bytes):
+    for size in (None, 1, 200, 5000):
         optimizer = compress(error_feedback(top_k(0.1)), bucket_bytes=size)
         mean, state = by_shard_map(optimizer)(updates, rows_of(optimizer.init(TREE)), TREE)
         means.append((mean, state.bits))
-    assert_same_bits(*means)
+    for each in means[1:]:
+        assert_same_bits(each, means[0])
 
 
 def test_the_state_of_other_buckets_is_refused():
@@ -739,7 +751,8 @@ def test_integer_parameters_need_no_state(text, bucket_bytes):
         return link.update(grads, state, params)[0]["kernel"]
 
     rows = jnp.arange(4.0)[:, None, None] * jnp.ones((64, 32))
-    assert jax.vmap(update, axis_name="data")(rows).shape == (4, 64, 32)
+    step = jax.jit(jax.vmap(update, axis_name="data"))
+    assert step(rows).shape == (4, 64, 32)
 
 
 @pytest.mark.parametrize("text", ["dense()", "power_sgd(4)", "error_feedback(top_k(0.01))"])

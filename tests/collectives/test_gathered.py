@@ -113,7 +113,16 @@ def test_the_mean_of_bfloat16_is_added_in_float32():
 
 
 @pytest.mark.parametrize(
-    ("workers", "two"), [(1, False), (2, False), (3, False), (4, False), (5, True), (8, True)]
+    ("workers", "two"),
+    [
+        (1, False),
+        (4, False),
+        (5, True),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in ((2, False), (3, False), (8, True))
+        ),
+    ],
 )
 def test_two_phases_where_they_send_less_than_half(workers, two):
     # Messages that divide evenly: (W - 1) B by one all-gather, and 2 (W - 1)/W B in two phases.

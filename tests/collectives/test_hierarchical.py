@@ -9,7 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from helpers import assert_close, assert_same_bits, mean_over_workers, random_updates
+from helpers import (
+    assert_close,
+    assert_same_bits,
+    mean_over_workers,
+    random_updates,
+    slow_unless,
+)
 from jax.sharding import PartitionSpec as P
 
 import jaxcompress
@@ -65,22 +71,20 @@ def run_on(nodes, compressor, updates, state=None):
     return jax.jit(step)(updates)[0]
 
 
-# Of the two ends, one node and nodes of one device, each run of the tests takes these two.
-AT_THE_ENDS = ("block_top_k(0.1, block=64)", "two_phase(qsgd(8, group=64))")
+# Each on a mesh of two axes, and one of each phase at both ends: one node, nodes of one device.
+ONCE = [
+    ("dense()", 4),
+    ("top_k(0.1)", 2),
+    ("block_top_k(0.1, block=64)", 1),
+    ("block_top_k(0.1, block=64)", 8),
+    ("qsgd(8)", 4),
+    ("two_phase(qsgd(8, group=64))", 2),
+    ("two_phase(qsgd(8, group=64))", 8),
+    ("sign_majority()", 2),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "nodes"),
-    [
-        pytest.param(
-            text,
-            nodes,
-            marks=[] if nodes in (2, 4) or text in AT_THE_ENDS else [pytest.mark.slow],
-        )
-        for text in INTER
-        for nodes in (1, 2, 4, 8)
-    ],
-)
+@pytest.mark.parametrize(("text", "nodes"), slow_unless(ONCE, INTER, (1, 2, 4, 8)))
 def test_the_law_over_all_devices(text, nodes):
     updates = random_updates(0, TREE, 8)
     mean, residual = run_on(nodes, hierarchical(dense(), parse(text)), updates)
@@ -211,9 +215,16 @@ def test_what_inter_drops_comes_later():
     assert np.linalg.norm(left) < 0.5 * np.linalg.norm(expected)
 
 
-@pytest.mark.parametrize("text", ["top_k(0.1)", "dense()", "two_phase(qsgd(8, group=64))"])
+ERROR, MOMENTUM = ("error_feedback", ""), ("momentum_correction", ", masking=False")
+
+
 @pytest.mark.parametrize(
-    "memory", [("error_feedback", ""), ("momentum_correction", ", masking=False")]
+    ("memory", "text"),
+    slow_unless(
+        [(ERROR, "top_k(0.1)"), (MOMENTUM, "two_phase(qsgd(8, group=64))"), (MOMENTUM, "dense()")],
+        (ERROR, MOMENTUM),
+        ("top_k(0.1)", "dense()", "two_phase(qsgd(8, group=64))"),
+    ),
 )
 def test_a_step_of_nothing_finite_keeps_all_of_a_memory_from_another_mesh(memory, text):
     """Also outside a device's own share, where a memory that was resharded may hold something."""

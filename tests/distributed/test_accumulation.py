@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from helpers import FLOAT32, assert_close
+from helpers import FLOAT32, assert_close, slow
 
 import jaxcompress
 from jaxcompress import (
@@ -50,7 +50,7 @@ def one_step(micro_batches, dtype=jnp.float32, batch=BATCH):
     return traced.jaxpr, step(*arguments, shard_batch(batch, mesh))
 
 
-@pytest.mark.parametrize("micro_batches", [2, 3, 12])
+@pytest.mark.parametrize("micro_batches", [3, 12, *slow(2)])
 def test_parts_give_the_gradient_of_the_whole(micro_batches):
     _, (params, state, extra, metrics) = one_step(micro_batches)
     _, (whole, whole_state, _, whole_metrics) = one_step(1)

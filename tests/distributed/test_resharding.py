@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from helpers import assert_close, assert_same_bits
+from helpers import assert_close, assert_same_bits, slow
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from subprocesses import free_port, joined, lines_of, run_together
@@ -120,7 +120,7 @@ def test_memories_go_to_host_memory():
     assert_same_bits(place_state(placed, {}, data_mesh(4)), jax.tree.map(jnp.asarray, saved))
 
 
-@pytest.mark.parametrize("dtype", [None, "bfloat16", "int8"])
+@pytest.mark.parametrize("dtype", ["int8", *slow(None, "bfloat16")])
 def test_shards_of_more_workers_become_those_of_fewer(dtype):
     many, few = sharded_mesh(4, 2), sharded_mesh(2, 2)
     params = sharded_params(few)

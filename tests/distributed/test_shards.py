@@ -29,14 +29,10 @@ from jaxcompress.profiling.replica_groups import replica_groups
 
 # Of every family one; the others are among the slow tests.
 CHOSEN = {
-    "dense()",
-    "qsgd(4)",
     "two_phase(qsgd(8, group=64))",
     "random_k(0.1)",
     "global_top_k(0.1)",
-    "error_feedback(top_k(0.1))",
     "momentum_correction(top_k(0.1))",
-    "error_feedback(power_sgd(2))",
 }
 MESHES = [(2, 4), (4, 2), (2, 2, 2)]
 every_compressor_on_every_mesh = pytest.mark.parametrize(

@@ -217,11 +217,15 @@ def test_a_memory_in_fewer_bits_conserves_up_to_its_rounding(dtype):
     assert stored <= {"bfloat16": 0.5, "int8": 0.27}[dtype] * 4 * updates["x"].size
 
 
-@pytest.mark.parametrize("workers", [1, 2, 8])
-def test_a_memory_in_8_bits_keeps_its_mean_in_a_change_of_workers(workers):
+def test_a_memory_in_8_bits_keeps_its_mean_in_a_change_of_workers():
     compressor, params = error_feedback(top_k(0.1), dtype="int8"), {"x": jnp.zeros((40, 20))}
     state = run(compressor, random_updates(0, params), first_state(compressor, params)).state
     memory = np.asarray(error_memory(state, random_updates(0, params))["x"])
+    for workers in (1, 2, 8):
+        assert_resharded(state, memory, workers, params)
+
+
+def assert_resharded(state, memory, workers, params):
     after = np.asarray(
         error_memory(reshard_workers(state, workers), random_updates(0, params, workers))["x"]
     )
@@ -412,18 +416,18 @@ def test_what_contracts_is_welcome(inner):
     assert error_feedback(parse(inner)).has_memory
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize(
     "text", ["top_k(0.5)", "qsgd(8)", "power_sgd(1)", "cast('bfloat16')", "dense()"]
 )
-def test_one_step_that_is_not_finite_does_not_stay_in_the_memory(text, bad):
+def test_one_step_that_is_not_finite_does_not_stay_in_the_memory(text):
     compressor = error_feedback(parse(text))
     good = random_updates(0, {"x": jnp.zeros((8, 4))})
     first = run(compressor, good, first_state(compressor, {"x": jnp.zeros((8, 4))}))
-    after_bad = run(compressor, {"x": good["x"].at[1, 2, 3].set(bad)}, first.state)
-    after = run(compressor, good, after_bad.state)
-    for part in (after_bad.state.error, after.mean, after.state.error):
-        assert all(np.isfinite(x).all() for x in jax.tree.leaves(part))
+    for bad in (np.nan, np.inf, -np.inf):
+        after_bad = run(compressor, {"x": good["x"].at[1, 2, 3].set(bad)}, first.state)
+        after = run(compressor, good, after_bad.state)
+        for part in (after_bad.state.error, after.mean, after.state.error):
+            assert all(np.isfinite(x).all() for x in jax.tree.leaves(part))
 
 
 @pytest.mark.parametrize("text", ["dense()", "top_k(0.1)", "block_max(8)", "power_sgd(1)"])

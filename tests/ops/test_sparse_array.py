@@ -20,13 +20,11 @@ RANDOM = np.random.default_rng(0)
 # Entries of the array, entries of a row, and how many of each row are kept.
 SIZES = [
     (12, 12, 3),
-    (12, 4, 2),
     (11, 4, 2),
     (11, 4, 1),
-    (7, 7, 1),
     (5, 1, 1),
-    (1, 1, 1),
     (9, 3, 3),
+    *(pytest.param(*one, marks=pytest.mark.slow) for one in ((12, 4, 2), (7, 7, 1), (1, 1, 1))),
 ]
 
 

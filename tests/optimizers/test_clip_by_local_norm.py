@@ -16,7 +16,8 @@ LIKE = {"a": jnp.zeros((5, 3)), "b": jnp.zeros((4,), jnp.bfloat16)}
 
 def clipped(updates, max_norm):
     link = clip_by_local_norm(max_norm)
-    return jax.vmap(lambda x: link.update(x, link.init(x))[0], axis_name="data")(updates)
+    clip = jax.vmap(lambda x: link.update(x, link.init(x))[0], axis_name="data")
+    return jax.jit(clip)(updates)
 
 
 def test_every_workers_part_of_the_average_is_clipped_at_the_norm_over_the_root_of_the_workers():

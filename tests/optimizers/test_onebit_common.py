@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 from digits_helpers import accuracy, learn
-from helpers import FLOAT32, assert_close, assert_same_bits
+from helpers import FLOAT32, assert_close, assert_same_bits, slow
 from optimizer_helpers import (
     WORKERS,
     assert_replicas_are_equal,
@@ -50,7 +50,10 @@ def made(name: str) -> optax.GradientTransformationExtraArgs:
     return MAKERS[name]()
 
 
-every_optimizer = pytest.mark.parametrize("name", MAKERS)
+# One process takes all tests of an optimizer, so that its program is compiled once.
+every_optimizer = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in MAKERS]
+)
 
 
 @every_optimizer
@@ -131,7 +134,7 @@ def test_state_saved_and_restored_gives_the_same_next_step(name):
 
 
 @every_optimizer
-@pytest.mark.parametrize("workers", [2, 8])
+@pytest.mark.parametrize("workers", [2, *slow(8)])
 def test_another_number_of_workers_keeps_the_mean_of_the_memory(name, workers):
     optimizer, grads = made(name), random_gradients(PARAMS, 6)
     _, params, state = updates_of(optimizer, PARAMS, grads)
@@ -397,6 +400,6 @@ def test_a_skipped_step_changes_no_memory_even_if_a_link_before_hides_its_nan(ma
         return seen
 
     grads = {"kernel": jax.random.normal(jax.random.key(0), (4, 24, 16))}
-    *_, before, after = jax.vmap(train, axis_name="data")(grads)
+    *_, before, after = jax.jit(jax.vmap(train, axis_name="data"))(grads)
     assert jnp.any(before["kernel"] != 0)
     assert_same_bits(after, before)

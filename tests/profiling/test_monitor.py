@@ -1,5 +1,7 @@
 """How much of the updates survives compression: the numbers, and that measuring changes nothing."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -106,16 +108,28 @@ EXPRESSIONS = [
 ]
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
+# In one process, which compiles each once.
+every_expression = pytest.mark.parametrize(
+    "expression", [pytest.param(text, marks=pytest.mark.xdist_group(text)) for text in EXPRESSIONS]
+)
+parsed = functools.cache(parse)
+
+
+@functools.cache
+def measuring(expression):
+    return monitor(parsed(expression))
+
+
+@every_expression
 def test_measuring_changes_nothing(expression):
-    inner = parse(expression)
-    measured, plain = two_steps(monitor(inner)), two_steps(inner)
+    inner = parsed(expression)
+    measured, plain = two_steps(measuring(expression)), two_steps(inner)
     assert_same_bits(measured[:3], plain[:3])
     assert_same_bits(measured.state.inner, plain.state)
-    assert monitor(inner).message_bits(TREE) == inner.message_bits(TREE)
+    assert measuring(expression).message_bits(TREE) == inner.message_bits(TREE)
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
+@every_expression
 def test_measuring_sends_nothing(expression):
     def counted(compressor):
         step = runner(compressor, WORKERS, "shard_map")
@@ -123,8 +137,7 @@ def test_measuring_sends_nothing(expression):
             step, jax.random.key(0), random_updates(0, TREE), first_state(compressor, TREE)
         )
 
-    inner = parse(expression)
-    assert counted(monitor(inner)) == counted(inner)
+    assert counted(measuring(expression)) == counted(parsed(expression))
 
 
 def test_metrics_are_found_in_an_optimizer_state():

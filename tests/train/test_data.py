@@ -263,7 +263,8 @@ def test_unknown_data_set_names_the_nearest_and_all():
     [
         ("digits", 1437, (8, 8, 1)),
         pytest.param("mnist", 60_000, (28, 28, 1), marks=needs("mnist")),
-        pytest.param("cifar10", 50_000, (32, 32, 3), marks=needs("cifar10")),
+        # It is read as MNIST is, and that takes long.
+        pytest.param("cifar10", 50_000, (32, 32, 3), marks=[needs("cifar10"), pytest.mark.slow]),
     ],
 )
 def test_training_images_have_mean_zero_and_deviation_one(name, train_size, image_shape):

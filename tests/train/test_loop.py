@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import slow
 from train_helpers import ALONE, finish, saved_arrays, start, summary_of
 
 from train.__main__ import main
 from train.config import Config
 from train.data.batches import train_batches
-from train.data.registry import DATASETS
+from train.data.images import Split
+from train.data.registry import DATASETS, load_dataset
 from train.data.text import make_text
 from train.errors import DivergedError, InputError
 from train.loop import train
@@ -32,6 +34,10 @@ def lines_of(workdir: Path) -> list[dict]:
     ]
 
 
+# The tests of this group share one run.
+same_run = pytest.mark.xdist_group("finished")
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> tuple[Config, Summary]:
     """A compressed run with a workdir, and its summary."""
@@ -39,6 +45,7 @@ def finished(tmp_path_factory) -> tuple[Config, Summary]:
     return config, train(config)
 
 
+@same_run
 def test_summary_has_all_its_keys_and_the_canonical_compressor(finished):
     _, summary = finished
     assert summary.keys() == Summary.__annotations__.keys()
@@ -53,6 +60,7 @@ def test_summary_has_all_its_keys_and_the_canonical_compressor(finished):
     )
 
 
+@same_run
 def test_metrics_have_loss_accuracy_rate_bytes_and_compression_error(finished):
     config, summary = finished
     lines = lines_of(Path(config.workdir))
@@ -71,6 +79,7 @@ def test_metrics_have_loss_accuracy_rate_bytes_and_compression_error(finished):
     }
 
 
+@same_run
 def test_finished_run_started_again_gives_the_same_summary_and_does_not_train(finished):
     config, summary = finished
     before = lines_of(Path(config.workdir))
@@ -78,6 +87,7 @@ def test_finished_run_started_again_gives_the_same_summary_and_does_not_train(fi
     assert lines_of(Path(config.workdir)) == before
 
 
+@same_run
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -99,6 +109,7 @@ def test_checkpoint_of_another_run_is_refused_and_kept(finished, field, value, m
     assert train(config) == summary
 
 
+@same_run
 def test_compressor_written_differently_is_the_same_run(finished):
     config, summary = finished
     assert (
@@ -118,6 +129,7 @@ def test_dense_sends_what_dense_sends():
     assert summary["bytes_per_step"] == summary["dense_bytes_per_step"] > 0
 
 
+@same_run
 def test_final_bytes_of_a_switch_are_those_of_its_last_choice(finished):
     _, last = finished
     switched = train(
@@ -209,22 +221,32 @@ def test_more_bad_steps_in_a_row_than_allowed_end_the_run(bad_steps):
     assert train(config)["skipped_steps"] == 3
 
 
+CORRECTED = {"compressor": "momentum_correction(top_k(0.05))", "momentum": 0.0}
+
+
+# The fast ones have several settings at once, each of which counts.
 @pytest.mark.parametrize(
     "changes",
     [
-        {"optimizer": "dgc", "compressor": "top_k(0.05)", "clip_norm": 1.0, "weight_decay": 1e-4},
-        {"clip_norm": 1.0, "micro_batches": 4},
         {"precision": "float16"},
-        {"compressor": "momentum_correction(top_k(0.05))", "momentum": 0.0},
+        CORRECTED | {"clip_norm": 1.0, "micro_batches": 2},
         {
             **{"compressor": "hierarchical(dense(), top_k(0.05))", "nodes": 2},
-            **{"optimizer": "dgc", "masking": False, "clip_norm": 1.0},
+            **{"optimizer": "dgc", "masking": False, "clip_norm": 1.0, "weight_decay": 1e-4},
         },
+        *slow(
+            {
+                **{"optimizer": "dgc", "compressor": "top_k(0.05)"},
+                **{"clip_norm": 1.0, "weight_decay": 1e-4},
+            },
+            {"clip_norm": 1.0, "micro_batches": 4},
+            CORRECTED,
+        ),
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),
 )
 def test_other_settings_learn_too(changes):
-    summary = train(dataclasses.replace(COMPRESSED, epochs=8.0, **changes))
+    summary = train(dataclasses.replace(COMPRESSED, epochs=4.0, **changes))
     assert summary["test_accuracy"] > 0.5
     assert summary["skipped_steps"] == 0 or changes.get("precision") == "float16"
 
@@ -304,6 +326,24 @@ def test_two_phases_learn_the_digits_as_dense_does(compressor):
 
 
 @needs_mnist
+def test_a_prepared_data_set_is_learnt(monkeypatch):
+    def load_few(*arguments):
+        images = load_dataset(*arguments)
+        few = {"train": (images.train, 512), "test": (images.test, 128)}
+        return images._replace(
+            **{name: Split(*(x[:size] for x in part)) for name, (part, size) in few.items()}
+        )
+
+    monkeypatch.setattr("train.loop.load_dataset", load_few)
+    config = dataclasses.replace(SMALL, dataset="mnist", epochs=2.0)
+    summary = train(dataclasses.replace(config, compressor="error_feedback(top_k(0.01))"))
+    assert summary["steps"] == 8
+    assert summary["test_accuracy"] > 0.25
+    assert summary["bytes_per_step"] < summary["dense_bytes_per_step"] / 5
+
+
+@pytest.mark.slow
+@needs_mnist
 def test_compressed_training_on_mnist_stays_near_the_baseline():
     arguments = "--dataset mnist --workers 4 --batch-size 256 --epochs 0.5 --learning-rate 0.05"
 
@@ -330,10 +370,10 @@ def test_the_mnist_configs_are_within_a_third_of_a_point_of_their_baseline():
         assert accuracy("configs/mnist_top_k.yaml", *more) >= max(0.985, baseline - 0.003)
 
 
-@pytest.mark.parametrize("optimizer", ["onebit_adam", "zero_one_adam"])
+@pytest.mark.parametrize("optimizer", ["onebit_adam", *slow("zero_one_adam")])
 def test_the_final_bytes_of_an_optimizer_that_begins_dense_are_those_of_its_momentum(optimizer):
     config = dataclasses.replace(
-        SMALL, optimizer=optimizer, freeze_step=2, learning_rate=0.001, epochs=1.0
+        SMALL, optimizer=optimizer, freeze_step=2, learning_rate=0.001, epochs=0.3
     )
     summary = train(dataclasses.replace(config, compressor="error_feedback(sign())"))
     assert summary["bytes_per_step"] >= summary["dense_bytes_per_step"]

@@ -5,9 +5,19 @@ import shutil
 import numpy as np
 import pytest
 from jax.experimental import multihost_utils
-from train_helpers import SMALL, saved_arrays, summary_of, train, train_together, without_time
+from train_helpers import (
+    ALONE,
+    SMALL,
+    saved_arrays,
+    summary_of,
+    train,
+    train_together,
+    without_time,
+)
 
+from train.config import Config
 from train.errors import InputError
+from train.loop import train as run_here
 from train.processes import raise_on_all_processes
 
 TWO_EPOCHS = (*SMALL, "--epochs", "2")
@@ -23,9 +33,17 @@ def one_process(tmp_path_factory):
     return workdir, summary_of(train(*TWO_EPOCHS, "--workdir", str(workdir)))
 
 
+# Fast are two processes from the start in other meshes, below, and these two from a checkpoint on.
+@pytest.mark.slow
 @same_run
 def test_two_processes_equal_one_process_with_two_devices(tmp_path, one_process):
-    workdir, expected = one_process
+    assert_ends_as_one(tmp_path, *one_process)
+
+
+def assert_ends_as_one(tmp_path, workdir, expected):
+    """Two processes train in the first folder, and end as one did in the second; what the main
+    process reported.
+    """
     arguments = (*TWO_EPOCHS, "--workdir", str(tmp_path))
     main, other = train_together(arguments, arguments)
     assert without_time(summary_of(main)) == without_time(expected)
@@ -37,12 +55,21 @@ def test_two_processes_equal_one_process_with_two_devices(tmp_path, one_process)
     assert other.returncode == 0, other.stderr
     assert main.stderr.startswith("waiting for 1 other processes at 127.0.0.1:")
     assert "test_accuracy" not in other.stdout + other.stderr
+    return main.stderr
 
 
 def test_processes_of_four_devices_share_a_sharded_model(tmp_path):
     """Two processes of four devices each, which hold one copy of the model."""
     arguments = (*SMALL, "--fsdp", "4", "--epochs", "1", "--min-compression-rate", "0")
-    expected = summary_of(train(*arguments))
+    config = Config(
+        **ALONE,
+        workers=2,
+        compressor="error_feedback(top_k(0.01))",
+        fsdp=4,
+        epochs=1.0,
+        min_compression_rate=0.0,
+    )
+    expected = run_here(config)
     in_two = (*arguments, "--workdir", str(tmp_path))
     main, other = train_together(in_two, in_two)
     found = summary_of(main)
@@ -60,15 +87,13 @@ def test_two_processes_resume_the_run_of_one(tmp_path, one_process):
     shutil.copytree(workdir, tmp_path, dirs_exist_ok=True)
     # Without checksums the last checkpoint is incomplete, as if the process was killed in saving.
     (tmp_path / "checkpoints" / "22" / "sha256.json").unlink()
-    arguments = (*TWO_EPOCHS, "--workdir", str(tmp_path))
-    main, _ = train_together(arguments, arguments)
-    assert "resumes after step 11" in main.stderr
-    assert without_time(summary_of(main)) == without_time(expected)
+    assert "resumes after step 11" in assert_ends_as_one(tmp_path, workdir, expected)
 
 
 def test_each_process_can_be_a_node_of_several_workers():
     between_nodes = "error_feedback(hierarchical(dense(), top_k(0.05)))"
     arguments = (*SMALL, "--workers", "4", "--nodes", "2", "--compressor", between_nodes)
+    arguments = (*arguments, "--epochs", "1")
     main, _ = train_together(arguments, arguments)
     found, expected = summary_of(main), summary_of(train(*arguments))
     assert found["bytes_per_step"] == expected["bytes_per_step"] < found["dense_bytes_per_step"]
@@ -84,7 +109,7 @@ def test_each_process_can_be_a_node_of_several_workers():
             "--compressor",
             ("error_feedback(top_k(0.01))", "error_feedback(top_k(0.02))"),
         ),
-        ("workers", "--workers", ("2", "4")),
+        pytest.param("workers", "--workers", ("2", "4"), marks=pytest.mark.slow),
     ],
 )
 def test_different_configs_are_reported_by_all_before_any_step(field, option, values):
@@ -111,6 +136,8 @@ def test_error_of_another_process_ends_this_one(monkeypatch):
         pass
 
 
+# The next test has an error of one process that ends both, too.
+@pytest.mark.slow
 def test_folder_that_only_one_process_cannot_use_ends_both(tmp_path):
     (tmp_path / "metrics.jsonl").mkdir()
     arguments = (*TWO_EPOCHS, "--workdir", str(tmp_path))

@@ -66,7 +66,14 @@ def of_whole(sentences):
     return train(dataclasses.replace(WHOLE, vmap=True))
 
 
-@pytest.mark.parametrize("config", [FSDP, BOTH], ids=["fsdp", "fsdp and tensor"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        # Two processes train with fsdp alone in tests/train/test_processes.py.
+        pytest.param(FSDP, id="fsdp", marks=pytest.mark.slow),
+        pytest.param(BOTH, id="fsdp and tensor"),
+    ],
+)
 def test_without_compression_it_learns_what_the_whole_model_does(config, of_whole):
     found = train(config)
     for name in ("train_loss", "test_loss"):

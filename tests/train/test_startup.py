@@ -2,9 +2,10 @@
 
 import dataclasses
 
-from train_helpers import REPOSITORY, finish, start, summary_of
+from train_helpers import ALONE, REPOSITORY, finish, start, summary_of
 
 from train.config import Config
+from train.loop import train
 from train.startup import saved_settings
 
 MINE = """
@@ -26,13 +27,9 @@ def test_a_run_takes_a_compressor_from_a_module_in_the_current_folder(tmp_path, 
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "own.yaml").write_text(CONFIG)
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
-    own = ("own.yaml",)
-    same = ("--epochs", "0.2", "--compressor")
-    same = (*same, "error_feedback(top_k(0.05, inner=cast('bfloat16')))")
-    summary, expected = (
-        summary_of(finish(start(*arguments, "--workers", "2", folder=tmp_path)))
-        for arguments in (own, same)
-    )
+    summary = summary_of(finish(start("own.yaml", "--workers", "8", folder=tmp_path)))
+    same = "error_feedback(top_k(0.05, inner=cast('bfloat16')))"
+    expected = train(Config(**ALONE, workers=8, epochs=0.2, compressor=same))
     text = "error_feedback(mine.largest(0.05, inner=cast('bfloat16')))"
     assert summary.pop("compressor") == text
     for name in ("test_loss", "bytes_per_step", "dense_bytes_per_step", "steps"):

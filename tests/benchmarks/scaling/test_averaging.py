@@ -1,6 +1,7 @@
 """The traffic of a traced program, without its workers."""
 
 import pytest
+from helpers import slow
 
 import jaxcompress
 from benchmarks.scaling.averaging import averaging, collectives
@@ -24,7 +25,7 @@ def test_the_factors_of_power_sgd_are_separate_sums():
     ] * 3
 
 
-@pytest.mark.parametrize("workers", [2, 16])
+@pytest.mark.parametrize("workers", [16, *slow(2)])
 def test_the_bytes_are_those_of_the_whole_program(workers):
     program = averaging("error_feedback(power_sgd(2))", workers)
     whole = jaxcompress.traffic_of_jaxpr(program.jaxpr, {"data": workers}).payload_bytes

@@ -15,6 +15,7 @@ from helpers import (
     mean_over_workers,
     random_updates,
     run,
+    slow_unless,
 )
 
 from jaxcompress import cast, error_feedback, linear
@@ -73,8 +74,17 @@ def test_all_workers_share_the_map():
         np.testing.assert_array_equal(x, np.broadcast_to(x[0], x.shape))
 
 
-@pytest.mark.parametrize("make", [random_half, random_signs])
-@pytest.mark.parametrize("inner", [None, cast("bfloat16"), cast("float16")])
+INNER = (None, cast("bfloat16"), cast("float16"))
+
+
+@pytest.mark.parametrize(
+    ("make", "inner"),
+    slow_unless(
+        [(random_half, INNER[0]), (random_signs, INNER[1]), (random_half, INNER[2])],
+        (random_half, random_signs),
+        INNER,
+    ),
+)
 def test_the_mean_is_the_average_of_what_was_sent(make, inner):
     compressor = make(inner)
     outcome = run(compressor, random_updates(1, PARAMS), state_of(compressor))

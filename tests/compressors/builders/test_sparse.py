@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import WORKERS, assert_close, mean_over_workers, random_updates, run
+from helpers import WORKERS, assert_close, mean_over_workers, random_updates, run, slow, slow_unless
 
 import jaxcompress
 from jaxcompress import cast, dense, error_feedback, power_sgd, qsgd, sparse
@@ -43,10 +43,14 @@ def numpy_kept(x, block):
     return kept
 
 
+INNER = (dense(), cast("bfloat16"), qsgd(8))
+
+
 @pytest.mark.parametrize(
-    "inner", [dense(), cast("bfloat16"), qsgd(8)], ids=lambda inner: repr(inner)
+    ("inner", "block"),
+    slow_unless([(INNER[0], None), (INNER[1], 8), (INNER[2], None)], INNER, (None, 8)),
+    ids=repr,
 )
-@pytest.mark.parametrize("block", [None, 8])
 def test_bits_are_the_values_by_inner_and_the_packed_places(inner, block):
     size, kept = 30, 2 if block is None else 8
     values = inner.message_bits(jax.ShapeDtypeStruct((kept,), jnp.float32))
@@ -67,8 +71,10 @@ def test_the_message_holds_indices_of_just_enough_bits_and_the_values():
     assert values.tolist() == [7.0, 15.0]
 
 
-@pytest.mark.parametrize("block", [None, 8])
-@pytest.mark.parametrize("size", [2, 3, 8, 30, 33])
+@pytest.mark.parametrize(
+    ("size", "block"),
+    slow_unless([(3, None), (2, 8), (8, 8), (30, 8), (33, 8)], (2, 3, 8, 30, 33), (None, 8)),
+)
 def test_chosen_entries_travel_and_the_others_are_zero(size, block):
     updates = random_updates(1, jnp.zeros(size))
     outcome = run(two_first(block=block), updates, ())
@@ -86,7 +92,7 @@ def test_what_is_chosen_beyond_the_end_changes_nothing():
     assert_close(outcome.mean[0], expected.mean(axis=0))
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4, 8])
+@pytest.mark.parametrize("workers", [1, 8, *slow(2, 4)])
 def test_values_of_all_workers_at_the_same_place_add_up(workers):
     updates = jnp.asarray(2.0 ** np.arange(workers))[:, None] * jnp.array([1.0, -1.0, 5.0])
     outcome = run(two_first(), updates, ())

@@ -18,6 +18,7 @@ from helpers import (
     random_updates,
     run,
     runner,
+    slow,
 )
 from laws_programs import over_vmap
 
@@ -87,7 +88,7 @@ def test_two_iterations_are_two_steps_on_the_same_gradient():
     assert_close(run(power_sgd(2, iterations=2), updates, state).mean, second.mean)
 
 
-@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize("rank", [2, *slow(1)])
 def test_with_many_iterations_it_errs_as_little_as_svd(rank):
     # Of a random matrix, whose singular values lie close together, and the same on all workers.
     x = random_updates(20, jnp.zeros((24, 16)), workers=1)
@@ -113,13 +114,18 @@ def test_with_many_iterations_it_sends_the_best_approximation_of_the_mean():
     mean = own_values(21, 5.0, 3.0, 1.0, 0.5, 0.2)
     disagreement = np.random.default_rng(22).standard_normal((WORKERS, 12, 8))
     updates = jnp.asarray(mean + disagreement - disagreement.mean(axis=0), jnp.float32)
-    compressor = power_sgd(2, iterations=15)
-    outcome = run(compressor, updates, first_state(compressor, updates[0]), how="vmap")
+    # Fifteen iterations: each step starts where the last one ended.
+    compressor = power_sgd(2, iterations=5)
+    state = first_state(compressor, updates[0])
+    for _ in range(3):
+        outcome = run(compressor, updates, state, how="vmap")
+        state = outcome.state
     # An iteration brings the third direction down by (1/3)^2; the factors have entries of up to 5.
     assert_close(outcome.mean[0], best_of_rank(mean, 2), scale=5.0)
 
 
-@pytest.mark.parametrize("orthogonalize", ["gram_schmidt", "householder", "cholesky"])
+# tests/ops/test_orthogonal.py has each method on a batch of matrices.
+@pytest.mark.parametrize("orthogonalize", ["householder", *slow("gram_schmidt", "cholesky")])
 def test_arrays_of_one_shape_at_once_equal_each_by_itself(orthogonalize):
     compressor = power_sgd(2, iterations=2, orthogonalize=orthogonalize)
     like = {
@@ -198,7 +204,9 @@ def test_a_gradient_that_is_not_finite_spoils_one_step_only(bad):
     assert_close(run(RANK_2, updates, spoiled.state).mean, updates)
 
 
-@pytest.mark.parametrize("text", ["power_sgd(2)", "power_sgd(2, inner=int8())", "acp_sgd(2)"])
+@pytest.mark.parametrize(
+    "text", ["power_sgd(2, inner=int8())", *slow("power_sgd(2)", "acp_sgd(2)")]
+)
 def test_on_gpus_where_matrices_of_one_shape_are_stacked_it_sends_the_same(text, request):
     like = {"a": (12, 8), "b": (12, 8), "kernel": (3, 3, 2, 4), "bias": (5,), "c": (3, 12, 8)}
     like = {name: jnp.zeros(shape) for name, shape in like.items()}
@@ -216,7 +224,7 @@ def test_on_gpus_where_matrices_of_one_shape_are_stacked_it_sends_the_same(text,
         assert_close(found, wanted)
 
 
-@pytest.mark.parametrize("shape", [(3, 10, 6), (2, 3, 3, 4, 5)])
+@pytest.mark.parametrize("shape", [(2, 3, 3, 4, 5), *slow((3, 10, 6))])
 def test_a_batch_is_its_matrices_one_by_one(shape):
     batched = power_sgd(2, batch_axes=1)
     updates = random_updates(7, jnp.zeros(shape))
@@ -284,8 +292,15 @@ def test_the_first_factor_depends_on_the_key_only_and_differs_between_arrays():
     assert not np.any(first.q["a"] == RANK_2.init(jax.random.key(1), params).q["a"])
 
 
-@pytest.mark.parametrize(("inner", "width"), [(dense(), 32), (cast("bfloat16"), 16)])
-@pytest.mark.parametrize("iterations", [1, 2])
+@pytest.mark.parametrize(
+    ("iterations", "inner", "width"),
+    [
+        (1, dense(), 32),
+        (2, cast("bfloat16"), 16),
+        pytest.param(2, dense(), 32, marks=pytest.mark.slow),
+        pytest.param(1, cast("bfloat16"), 16, marks=pytest.mark.slow),
+    ],
+)
 def test_the_factors_travel_by_inner_in_two_collectives_an_iteration(inner, width, iterations):
     compressor = power_sgd(2, iterations, inner)
     like = {

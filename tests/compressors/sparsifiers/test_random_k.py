@@ -67,9 +67,8 @@ def test_at_one_percent_it_takes_the_place_of_pmean():
     params = {"w": jnp.zeros((100, 30))}
     state = transformation.init(params)
     updates = random_updates(0, params)
-    mean, state = jax.vmap(lambda x: transformation.update(x, state, params), axis_name="data")(
-        updates
-    )
+    step = jax.vmap(lambda x: transformation.update(x, state, params), axis_name="data")
+    mean, state = jax.jit(step)(updates)
     assert np.count_nonzero(np.asarray(mean["w"][0])) == 30
 
 

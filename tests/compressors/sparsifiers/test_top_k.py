@@ -15,6 +15,7 @@ from helpers import (
     random_updates,
     run,
     runner,
+    slow,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -135,7 +136,7 @@ def test_statistics():
     assert not np.any(metrics["error_norm"])
 
 
-@pytest.mark.parametrize("inner", [dense(), cast("bfloat16")], ids=lambda inner: repr(inner))
+@pytest.mark.parametrize("inner", [cast("bfloat16"), *slow(dense())], ids=lambda inner: repr(inner))
 def test_same_result_on_one_device_and_on_several(inner):
     # Eight bits each: sums of up to eight equal ones are exact.
     x = jnp.round(random_updates(3, jnp.zeros((10, 12)), workers=1) * 64)
