@@ -60,15 +60,14 @@ def spans(text: str) -> list[Span]:
     return found
 
 
-def around_loops(text: str) -> int:
-    """How many collectives of a scheduled program start before a loop and end after it."""
+def around_loops(text: str) -> list[bool]:
+    """Of each collective, as `spans` lists them: whether it starts before a loop and ends after."""
     computations, entry = read_hlo(text)
     loops = [
         place for place, one in enumerate(computations[entry].values()) if one.opcode == "while"
     ]
-    return sum(
-        any(min(mine) < loop < max(mine) for loop in loops) for mine in _places(computations, entry)
-    )
+    places = sorted(_places(computations, entry), key=min)
+    return [any(min(mine) < loop < max(mine) for loop in loops) for mine in places]
 
 
 def is_backward(instruction: Instruction, computations: dict[str, Computation]) -> bool:
