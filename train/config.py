@@ -134,14 +134,17 @@ class Config:
     far the workers have moved; at least 1. The compressor compresses these drifts, once a period.
     None averages gradients in every step.
     """
-    outer_optimizer: Literal["sgd", "nesterov"] = "nesterov"
-    """With period: update rule for the averaged drift. nesterov is that of DiLoCo; sgd with rate 1
-    makes the parameters the mean of the workers' parameters.
+    outer_optimizer: Literal["sgd", "nesterov"] = "sgd"
+    """With period: update rule for the averaged drift. sgd makes the parameters the mean of the
+    workers' parameters. nesterov is that of DiLoCo: for long periods and an inner optimizer like
+    adamw. With short periods, or a momentum inside, it needs a much smaller rate.
     """
-    outer_learning_rate: float = 0.7
-    """With period: constant learning rate of the outer optimizer, above 0 and finite."""
+    outer_learning_rate: float | None = None
+    """With period: constant learning rate of the outer optimizer, above 0 and finite. None is 1 for
+    sgd and 0.7 for nesterov.
+    """
     outer_momentum: float = 0.9
-    """With period: momentum of the outer optimizer nesterov, in [0, 1)."""
+    """With outer_optimizer nesterov: its momentum, in [0, 1)."""
     micro_batches: int = 1
     """Parts of a worker's batch that are processed one after the other, to save memory; their
     gradients are sent once.

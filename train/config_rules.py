@@ -42,7 +42,10 @@ RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
     "fsdp": ("at least 1", lambda c: c.fsdp >= 1),
     "tensor": ("at least 1", lambda c: c.tensor >= 1),
     "period": ("at least 1", lambda c: _is_count(c.period)),
-    "outer_learning_rate": ("above 0 and finite", lambda c: 0 < c.outer_learning_rate < math.inf),
+    "outer_learning_rate": (
+        "above 0 and finite",
+        lambda c: c.outer_learning_rate is None or 0 < c.outer_learning_rate < math.inf,
+    ),
     "outer_momentum": ("in [0, 1)", lambda c: 0 <= c.outer_momentum < 1),
     "micro_batches": ("at least 1", lambda c: c.micro_batches >= 1),
     "max_skipped_steps": ("at least 0", lambda c: c.max_skipped_steps >= 0),
@@ -134,6 +137,11 @@ def check_period(config: Config) -> None:
                     f" {getattr(config, field)!r} without one. Give --period, or omit it."
                 )
         return
+    if config.outer_optimizer == "sgd" and config.outer_momentum != Config().outer_momentum:
+        raise InputError(
+            f"outer_optimizer=sgd has no momentum; got outer_momentum={config.outer_momentum}. Give"
+            " --outer-optimizer nesterov, or omit it."
+        )
     if config.optimizer not in LOCAL_OPTIMIZERS:
         raise InputError(
             f"with period each worker takes its own steps, and {config.optimizer} averages in every"

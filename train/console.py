@@ -64,6 +64,16 @@ def metrics_line(step: int, total: int, values: dict[str, float]) -> str:
     return "  ".join([f"step {step}/{total}", *shown])
 
 
+def say_finished(run: Run) -> None:
+    """Prints one line about a run that needs no more steps."""
+    if is_main_process():
+        print(
+            f"{run.config.name} has finished after step {run.progress.step}: this is its summary,"
+            " and nothing is trained. Another --workdir starts a new run.",
+            file=sys.stderr,
+        )
+
+
 class Reporter:
     """Reports a run on process 0: its metrics to the log files and to the display."""
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import jaxcompress
 from train.checkpoint import Checkpoints, describe_newest
 from train.config import Config
-from train.console import Reporter
+from train.console import Reporter, say_finished
 from train.data.batches import test_batches, train_batches
 from train.data.registry import load_dataset
 from train.errors import user_input
@@ -40,6 +40,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         mesh, axes, progress, checkpoints = run.mesh, run.axes, run.progress, run.checkpoints
         rows = axes_of_rows(mesh)
         if progress.summary is not None:
+            say_finished(run)
             return progress.summary
 
         # Data: each process reads its own rows of every batch.
@@ -89,8 +90,10 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         if config.period is not None or not is_dense(run.compressor):
             # To be counted; it never runs.
             dense = build(dataclasses.replace(config, period=None), jaxcompress.dense())[1]
-        sent = count_bytes(program, dense, has_choices(config, run.compressor), config.period)
-        take_step = program.compile()
+        sent = count_bytes(program, dense, has_choices(config, run.compressor), plan)
+        take_step, end_period = program.compile(), None
+        if config.period is not None and plan.total % config.period:
+            end_period = program.compile_end()
         if checkpoints is not None and progress.data is not None:
             state = restore_state(checkpoints, state, run.saved_workers, mesh)
             batches.set_state(progress.data)
@@ -99,12 +102,23 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         history = History(kept, progress.history, progress.skipped)
         reporter.introduce(state.params, sent)
 
+        def bytes_until(step: int) -> float:
+            # In other parts of the run there may have been other workers.
+            averages = plan.averages(step) - plan.averages(progress.step)
+            return progress.bytes_sent + averages * sent.peak
+
         def save(step: int, summary: Summary | None = None) -> None:
             if checkpoints is not None:
                 check_divergence(history, step, config, checkpoints)
                 seconds = progress.seconds + time.monotonic() - started
                 reached = Progress(
-                    step, batches.get_state(), history.read(), history.skipped(), seconds, summary
+                    step=step,
+                    data=batches.get_state(),
+                    history=history.read(),
+                    skipped=history.skipped(),
+                    bytes_sent=bytes_until(step),
+                    seconds=seconds,
+                    summary=summary,
                 )
                 record = {"settings": run.settings, "progress": dataclasses.asdict(reached)}
                 checkpoints.save(step, state._asdict(), record)
@@ -118,8 +132,8 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
             batch = jaxcompress.shard_batch(next(batches), mesh, rows)
             *arrays, metrics = take_step(*state, batch)
             state = TrainState(*arrays)
-            if step == plan.total:
-                state = program.end_period(state)
+            if step == plan.total and end_period is not None:
+                state = end_period(state)
             history.add(metrics)
             reporter.advance()
             if plan.is_due(step, plan.log_every):
@@ -131,7 +145,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                     "train_loss": train_loss,
                     "train_accuracy": accuracy,
                     "learning_rate": jnp.asarray(schedule(step - 1)).item(),
-                    "bytes_sent": step * sent.largest,  # by one worker since the start
+                    "bytes_sent": bytes_until(step),  # by one worker since the start
                     "skipped_steps": history.skipped(),
                     **compression_metrics(state.opt_state),
                     "steps_per_second": (step - logged_step) / (now - logged_at),

@@ -44,8 +44,9 @@ def make_optimizer(
         chain = make_chain(config, average, schedule, axes)
         return jaxcompress.apply_if_all_finite(chain, axes, loss_scale=config.loss_scale)
     inner = make_chain(config, optax.identity(), schedule, axes)
-    momentum = config.outer_momentum if config.outer_optimizer == "nesterov" else None
-    outer = optax.sgd(config.outer_learning_rate, momentum, nesterov=True)
+    is_nesterov = config.outer_optimizer == "nesterov"
+    rate = config.outer_learning_rate or (0.7 if is_nesterov else 1.0)
+    outer = optax.sgd(rate, config.outer_momentum if is_nesterov else None, nesterov=True)
     return jaxcompress.local_updates(inner, outer, average, config.period, axes)
 
 

@@ -4,12 +4,14 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import optax
 
 import jaxcompress
 from train.config import Config
 from train.errors import user_input
 from train.processes import Mesh, axes_of, axes_of_rows
+from train.step_plan import StepPlan
 from train.task import Batch
 
 
@@ -33,11 +35,12 @@ class Program(NamedTuple):
     # () -> step, where step is (*state, batch) -> (*state, metrics) and donates its state
     compile: Callable[[], Callable[..., Any]]
     traffic: Callable[..., jaxcompress.Traffic]  # (branch=…) -> what one worker sends in a step
-    end_period: Callable[[TrainState], TrainState]  # averages now what is due later in the period
+    # () -> a function that averages now what is due later in the period
+    compile_end: Callable[[], Callable[[TrainState], TrainState]]
 
 
 class BytesPerStep(NamedTuple):
-    """What one worker sends in one step, in bytes; the average of a period."""
+    """What one worker sends in one step, in bytes; with a period the average of the run's steps."""
 
     largest: float  # of a switch, by the choice that sends the most
     final: float  # of a switch, by its last choice, where a long enough run ends
@@ -58,9 +61,9 @@ def build_program(
     `variables` are the parameters and the running statistics, already on the mesh.
     """
     axes, (params, batch_stats) = axes_of(mesh), variables
-    make_step, end_period = jaxcompress.make_train_step, _nothing
+    make_step = jaxcompress.make_train_step
     if config.period is not None:
-        make_step, end_period = jaxcompress.make_local_step, _make_end(optimizer, mesh)
+        make_step = jaxcompress.make_local_step
         batch_stats = jaxcompress.rows_of_workers(batch_stats, mesh, axes)
 
     def lower(step_mesh, *arguments):
@@ -74,11 +77,15 @@ def build_program(
         opt_state = jaxcompress.init_state(optimizer, params, mesh, axes)
         state = TrainState(params, opt_state, batch_stats)
         lowered = lower(mesh, *state, shards).lower()
+    shapes = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
+    )
+    compile_end = functools.partial(_compile_end, optimizer, shapes, mesh)
     if isinstance(mesh, jaxcompress.VirtualMesh):
         # Workers on one device send nothing, so the traffic is that of as many devices.
         jaxpr = lower(mesh.abstract, *state, shards).jaxpr
         return state, Program(
-            lowered.compile, functools.partial(jaxcompress.traffic_of_jaxpr, jaxpr), end_period
+            lowered.compile, functools.partial(jaxcompress.traffic_of_jaxpr, jaxpr), compile_end
         )
     compiled = lowered.compile()
     text = compiled.as_text()
@@ -86,37 +93,29 @@ def build_program(
     def traffic(**options):
         return jaxcompress.traffic_of_hlo(text, mesh=mesh, **options).over(axes)
 
-    return state, Program(lambda: compiled, traffic, end_period)
+    return state, Program(lambda: compiled, traffic, compile_end)
 
 
-def _nothing(state: TrainState) -> TrainState:
-    return state
-
-
-def _make_end(
-    optimizer: optax.GradientTransformationExtraArgs, mesh: Mesh
+def _compile_end(
+    optimizer: optax.GradientTransformationExtraArgs, shapes: TrainState, mesh: Mesh
 ) -> Callable[[TrainState], TrainState]:
-    flush = jaxcompress.make_flush(optimizer, mesh, axes_of(mesh))
-
-    def end_period(state):
-        return TrainState(*flush(*state)) if state.opt_state.since > 0 else state
-
-    return end_period
+    flush = jaxcompress.make_flush(optimizer, mesh, axes_of(mesh)).lower(*shapes).compile()
+    return lambda state: TrainState(*flush(*state))
 
 
 def count_bytes(
-    program: Program, dense: Program, has_choices: bool, period: int | None
+    program: Program, dense: Program, has_choices: bool, plan: StepPlan
 ) -> BytesPerStep:
     """The bytes per step of a program, beside those of a `dense` one.
 
     With `has_choices` the last branch of a conditional is the final one. Other conditionals, such
-    as that of `acp_sgd`, alternate between their branches. With a period the second of two branches
-    is its last step.
+    as that of `acp_sgd`, alternate between their branches. With a period, the last of two branches
+    is the step that ends it.
     """
     peak, dense_bytes = program.traffic().wire_bytes, dense.traffic().wire_bytes
     final = program.traffic(branch=lambda choices: choices[-1]).wire_bytes if has_choices else peak
-    if period is None:
+    if plan.period is None:
         return BytesPerStep(peak, final, dense_bytes, peak)
-    within = program.traffic(branch=lambda choices: choices[0]).wire_bytes
-    largest, final = (within + (last - within) / period for last in (peak, final))
-    return BytesPerStep(largest, final, dense_bytes, peak)
+    # Within a period workers send nothing to one another.
+    share = plan.averages(plan.total) / plan.total
+    return BytesPerStep(peak * share, final * share, dense_bytes, peak)

@@ -27,6 +27,7 @@ class Progress:
     # [loss, accuracy, 1 if the step was applied else 0] of the latest steps
     history: list[list[float]] = dataclasses.field(default_factory=list)
     skipped: int = 0  # steps that were skipped, over all parts of the run
+    bytes_sent: float = 0.0  # by one worker, over all parts of the run
     seconds: float = 0.0  # in the training loop, over all parts of the run
     summary: Summary | None = None  # set when the run has finished
 

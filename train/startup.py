@@ -141,6 +141,12 @@ def is_dense(compressor: jaxcompress.Compressor) -> bool:
 
 def check_nodes(config: Config, compressor: jaxcompress.Compressor) -> None:
     """Raises an `InputError` if `compressor` is hierarchical and the nodes are not given."""
+    if config.period is not None and contains(compressor, jaxcompress.hierarchical):
+        raise InputError(
+            "hierarchical averages inside nodes and then between them, and with period all workers"
+            " average together. Make a node one worker of several devices, by --fsdp, and leave"
+            " hierarchical out."
+        )
     if config.nodes is None and contains(compressor, jaxcompress.hierarchical):
         raise InputError(
             "hierarchical compresses between nodes, but nodes=None puts all workers on one"

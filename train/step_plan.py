@@ -16,10 +16,16 @@ class StepPlan(NamedTuple):
     log_every: int
     eval_every: int
     save_every: int
+    period: int | None  # steps between two averages; None averages in every step
 
     def is_due(self, step: int, every: int) -> bool:
         """Whether an action with the period `every` is due after `step`; always after the last."""
         return step % every == 0 or step == self.total
+
+    def averages(self, step: int) -> int:
+        """How many averages the first `step` steps of the run take; the last step ends a period."""
+        period = self.period or 1
+        return -(-step // period) if step == self.total else step // period
 
 
 def make_step_plan(config: Config, dataset: Dataset) -> StepPlan:
@@ -39,6 +45,7 @@ def make_step_plan(config: Config, dataset: Dataset) -> StepPlan:
         log_every=config.log_every_steps,
         eval_every=_whole_periods(config.eval_every_epochs * per_epoch, config),
         save_every=_whole_periods(config.checkpoint_every_steps or per_epoch, config),
+        period=config.period,
     )
 
 

@@ -32,6 +32,7 @@ class GossipState(NamedTuple):
     alone: jax.Array  # int32 (): inner steps since the last exchange
     exchanges: jax.Array  # int32 (): exchanges since the start
     bits: jax.Array  # float32 (): size of this worker's message in the last step
+    applied: PerWorker  # float32 (): 1 if this worker took its last step, 0 if it skipped it
     params: PerWorker  # each worker's own parameters
     inner: PerWorker  # each worker's state of the inner optimizer
     outer: PerWorker  # slow parameters and the state of the outer optimizer; empty without one
@@ -77,11 +78,11 @@ def gossip(
     `worker_params`, as `make_local_step` does. Weight decay, clipping and learning-rate schedules
     belong in `inner`.
 
-    A step with a gradient that is not finite changes neither x_i nor its inner state. A pair
-    exchanges nothing if one of both has parameters that are not finite, or the weight 0:
-    ``update(grads, state, params, weight=w)``. Positive weights count alike in exchanges; a flush
-    takes the weighted mean. Whoever meets nobody, as one of an odd number of workers in every
-    exchange, acts as if it had met itself.
+    A step with a gradient that is not finite, or after which x_i or its inner state were not, is
+    skipped: it changes nothing but counters. A pair exchanges nothing if one of both has parameters
+    that are not finite, or the weight 0: ``update(grads, state, params, weight=w)``. Positive
+    weights count alike in exchanges; a flush takes the weighted mean. Whoever meets nobody, as one
+    of an odd number of workers in every exchange, acts as if it had met itself.
 
     How it travels: one permute in every exchange, as large as `rule` says and 4 bytes. It does not
     grow with the workers. A flush is one dense all-reduce.
@@ -129,6 +130,7 @@ def gossip(
             alone=jnp.zeros([], jnp.int32),
             exchanges=jnp.zeros([], jnp.int32),
             bits=jnp.zeros([], jnp.float32),
+            applied=PerWorker(jnp.ones([], jnp.float32)),
             params=PerWorker(jax.tree.map(jnp.copy, params)),
             inner=PerWorker(own),
             outer=outer_state,

@@ -13,7 +13,6 @@ from jax.sharding import PartitionSpec as P
 from jaxcompress._compat import vary
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.dense import fused_mean
-from jaxcompress.collectives.finiteness import all_finite
 from jaxcompress.distributed.accumulation import accumulated
 from jaxcompress.distributed.loss_function import checked, scaled, with_extra
 from jaxcompress.distributed.placement import (
@@ -26,7 +25,7 @@ from jaxcompress.distributed.specs import keep_placement, state_specs
 from jaxcompress.distributed.virtual import AnyMesh, over_workers, sharding
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import mask, merge_masked
-from jaxcompress.periods.own_steps import local_state, worker_params
+from jaxcompress.periods.own_steps import local_state, weighted, worker_params
 
 
 def make_local_step(
@@ -42,8 +41,8 @@ def make_local_step(
     Gradients are taken at each worker's own parameters. Between synchronisations, or exchanges of
     pairs, the compiled program takes a branch without any collective. So `metrics` are those of
     each worker, to be averaged where they are logged, and `extra` is each worker's own until a
-    synchronisation averages what is floating in it. Exchanges of `gossip` leave it as it is; only a
-    flush averages it.
+    synchronisation averages what is floating in it, weighted as the drifts are, over the workers
+    where it is finite. Exchanges of `gossip` leave it as it is; only a flush averages it.
 
     A worker whose gradient is not finite skips its step: its parameters, its inner state and its
     `extra` stay. The metric ``"applied"`` is 0 for that worker, else 1.
@@ -76,13 +75,13 @@ def make_local_step(
         )
         own = worker_params(opt_state)
         (_, (new_extra, metrics)), grads = value_and_grad(own, extra.value, batch)
-        applied = all_finite(grads)
         updates, opt_state = optimizer.update(grads, opt_state, params, weight=weight[0])
+        state = local_state(opt_state)
+        metrics["applied"] = state.applied.value
         new_extra = jax.tree.map(
-            lambda new, old: jnp.where(applied, new, old), new_extra, extra.value
+            lambda new, old: jnp.where(metrics["applied"] > 0, new, old), new_extra, extra.value
         )
-        new_extra = _averaged_when_due(new_extra, local_state(opt_state).synchronised, axis_name)
-        metrics["applied"] = applied.astype(jnp.float32)
+        new_extra = _averaged_when_due(new_extra, state.synchronised, weight[0], axis_name)
         rows = jax.tree.map(lambda x: jnp.asarray(x)[None], metrics)
         opt_state, new_extra = expand_worker_axis((opt_state, PerWorker(new_extra)))
         return optax.apply_updates(params, updates), opt_state, new_extra, rows
@@ -120,7 +119,7 @@ def make_flush(
         opt_state, extra = squeeze_worker_axis((opt_state, extra))
         due = local_state(opt_state).since > 0
         updates, opt_state = optimizer.update(params, opt_state, params, weight=1.0, flush=True)
-        new_extra = _averaged_when_due(extra.value, due, axis_name)
+        new_extra = _averaged_when_due(extra.value, due, 1.0, axis_name)
         opt_state, new_extra = expand_worker_axis((opt_state, PerWorker(new_extra)))
         return optax.apply_updates(params, updates), opt_state, new_extra
 
@@ -155,15 +154,17 @@ def mean_over_workers(tree: Any) -> Any:
     return jax.tree.map(mean, tree.value if isinstance(tree, PerWorker) else tree)
 
 
-def _averaged_when_due(extra: Any, due: jax.Array | bool, axis_name: AxisName) -> Any:
-    """At a synchronisation the mean over workers of what is floating in `extra`."""
+def _averaged_when_due(extra: Any, due: jax.Array | bool, weight: Any, axis_name: AxisName) -> Any:
+    """At a synchronisation the weighted mean over workers of what is floating in `extra`."""
     if due is False:
         return extra
     floating = jax.tree.map(lambda x: jnp.issubdtype(jnp.result_type(x), jnp.floating), extra)
     own = mask(extra, floating)
 
     def averaged():
-        return vary(fused_mean(own, axis_name), axis_name)
+        shares, _, total = weighted(own, weight, axis_name)
+        mean = vary(fused_mean(shares, axis_name), axis_name)
+        return jax.tree.map(lambda mean, own: jnp.where(total > 0, mean, own), mean, own)
 
     if not jax.tree.leaves(own):
         return extra

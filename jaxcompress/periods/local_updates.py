@@ -26,6 +26,7 @@ class LocalUpdatesState(NamedTuple):
 
     count: jax.Array  # int32 (): inner steps since the start
     since: jax.Array  # int32 (): inner steps since the last synchronisation
+    applied: PerWorker  # float32 (): 1 if this worker took its last step, 0 if it skipped it
     params: PerWorker  # each worker's own parameters
     inner: PerWorker  # each worker's state of the inner optimizer; never averaged
     outer: Any  # state of the outer optimizer
@@ -63,8 +64,9 @@ def local_updates(
     at `worker_params`, as `make_local_step` does. The states of the inner optimizer stay with their
     workers. Weight decay, clipping and learning-rate schedules belong in `inner`.
 
-    A step with a gradient that is not finite changes neither x_w nor its inner state. A worker
-    whose drift is not finite has weight 0 at that synchronisation, and continues from x.
+    A step with a gradient that is not finite, or after which x_w or its inner state were not, is
+    skipped: it changes nothing but counters. A worker whose drift is not finite has weight 0 at
+    that synchronisation, and continues from x.
 
     ``update(grads, state, params, weight=w)`` takes a weight of at least 0 for each worker, such as
     its number of tokens: ``d = sum_w weight_w d_w / sum_w weight_w``. A worker of weight 0 sends a
@@ -117,8 +119,9 @@ def local_updates(
             )
         count, since = jnp.zeros([], jnp.int32), jnp.zeros([], jnp.int32)
         copied = jax.tree.map(jnp.copy, params)
+        applied = PerWorker(jnp.ones([], jnp.float32))
         return LocalUpdatesState(
-            count, since, PerWorker(copied), PerWorker(own), outer.init(params), sending
+            count, since, applied, PerWorker(copied), PerWorker(own), outer.init(params), sending
         )
 
     def update(updates, state, params=None, *, weight=None, flush=False, **extra_args):

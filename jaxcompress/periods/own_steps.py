@@ -18,23 +18,48 @@ Period = int | Callable[[jax.Array], Any]
 def own_step(
     inner: optax.GradientTransformationExtraArgs, grads: Updates, state: Any, extra_args: dict
 ) -> Any:
-    """The state after one step of this worker by itself, if its gradients are finite."""
+    """The state after one step of this worker by itself.
+
+    If the gradients are not finite, or the step would make anything else so, only counters go on:
+    they stay equal on all workers.
+    """
     old = state.params.value, state.inner.value
     step, inner_state = inner.update(grads, old[1], old[0], **extra_args)
     new = optax.apply_updates(old[0], step), inner_state
-    finite = all_finite(grads)
-    params, inner_state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, old)
+    applied = all_finite(grads) & ~_spoils(new, old)
+
+    def chosen(new, old):
+        counts = jnp.issubdtype(new.dtype, jnp.integer)
+        return new if counts else jnp.where(applied, new, old)
+
+    params, inner_state = jax.tree.map(chosen, new, old)
     return state._replace(
         count=jnp.asarray(optax.safe_increment(state.count)),
         since=state.since + 1,
+        applied=PerWorker(applied.astype(jnp.float32)),
         params=PerWorker(params),
         inner=PerWorker(inner_state),
     )
 
 
+def _spoils(new: Any, old: Any) -> jax.Array:
+    """Whether an entry that was finite no longer is: a bool ()."""
+
+    def lost(new, old):
+        if not jnp.issubdtype(new.dtype, jnp.inexact):
+            return jnp.bool_(False)
+        return jnp.any(jnp.isfinite(old) & ~jnp.isfinite(new))
+
+    found = jax.tree.leaves(jax.tree.map(lost, new, old))
+    return jnp.any(jnp.stack(found)) if found else jnp.bool_(False)
+
+
 def period_at(period: Period, count: jax.Array) -> Any:
     """The period in inner steps, at least 1, once `count` inner steps are taken."""
-    return jnp.maximum(1, jnp.asarray(period(count))) if callable(period) else period
+    if not callable(period):
+        return period
+    found = jnp.asarray(period(count))
+    return jnp.where(found >= 1, found, 1)  # 1 for NaN too
 
 
 def takes_part(values: Any, weight: Any) -> jax.Array:

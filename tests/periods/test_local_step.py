@@ -168,3 +168,39 @@ def test_a_worker_that_skips_a_step_says_so_and_keeps_its_extra():
     assert metrics["applied"].tolist() == [1, 0, 1, 1]
     assert extra.value["seen"].tolist() == [1, 0, 1, 1]
     assert np.isfinite(extra.value["mean"]).all()
+
+
+def test_extra_is_averaged_as_drifts_are():
+    """A worker of weight 0, or with statistics that are not finite, adds nothing to them."""
+    mesh = data_mesh(4)
+    optimizer = local_updates(optax.sgd(0.02), optax.sgd(1.0), compress(dense()), 1)
+
+    def loss_fn(params, extra, batch):
+        return jnp.mean(jnp.square(predict(params, batch))), ({"largest": batch.max() ** 8}, {})
+
+    params = replicate(PARAMS, mesh)
+    state = init_state(optimizer, params, mesh)
+    extra = rows_of_workers({"largest": np.float32(0)}, mesh)
+    step = make_local_step(loss_fn, optimizer, mesh)
+    x = X.copy()
+    x[4] = 1e6  # the second worker's eighth power is infinite, and its gradients are not
+    weight = jnp.array([0.0, 1.0, 1.0, 3.0])
+    _, _, extra, metrics = step(params, state, extra, shard_batch(x, mesh), weight)
+    third, fourth = (x[rows].max() ** 8 for rows in (slice(8, 12), slice(12, 16)))
+    assert metrics["applied"].tolist() == [1] * 4
+    np.testing.assert_allclose(extra.value["largest"], [(third + 3 * fourth) / 4] * 4, rtol=1e-4)
+
+
+def test_a_step_that_would_make_the_inner_state_infinite_is_skipped():
+    """With an infinite second moment of Adam a worker would never move again."""
+    mesh = data_mesh(4)
+    optimizer = local_updates(optax.adam(0.02), optax.sgd(1.0), compress(dense()), 3)
+    params = replicate(PARAMS, mesh)
+    state, extra = init_state(optimizer, params, mesh), first_extra(mesh)
+    step = make_local_step(loss_of, optimizer, mesh)
+    x = X.copy()
+    x[4:8] *= 1e22
+    params, state, extra, metrics = step(params, state, extra, shard_batch(x, mesh))
+    assert metrics["applied"].tolist() == [1, 0, 1, 1]
+    *_, metrics = step(params, state, extra, shard_batch(X, mesh))
+    assert metrics["applied"].tolist() == [1] * 4

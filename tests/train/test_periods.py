@@ -15,6 +15,7 @@ from train_helpers import train as train_in_a_process
 from jaxcompress import PerWorker
 from train.config import Config
 from train.config_rules import check_config
+from train.data.batches import train_batches
 from train.errors import InputError
 from train.loop import train
 from train.restoring import restore_state
@@ -88,7 +89,8 @@ def test_it_is_evaluated_and_saved_where_workers_synchronise_and_after_the_last_
 def test_bytes_are_those_of_a_synchronisation_over_the_period(uninterrupted):
     config, summary = uninterrupted
     every_step = train(dataclasses.replace(PERIOD, period=None, epochs=0.1))
-    assert summary["bytes_per_step"] == summary["peak_bytes_per_step"] / 5
+    # After 5, 10, 15, 20 and 22 steps.
+    assert summary["bytes_per_step"] == pytest.approx(summary["peak_bytes_per_step"] * 5 / 22)
     # The weights of the workers are 4 bytes more; loss, accuracy and their like are not averaged.
     assert summary["peak_bytes_per_step"] == pytest.approx(every_step["bytes_per_step"], abs=64)
     assert every_step["peak_bytes_per_step"] == every_step["bytes_per_step"]
@@ -99,6 +101,7 @@ def test_bytes_are_those_of_a_synchronisation_over_the_period(uninterrupted):
         if "bytes_sent" in line
     }
     assert sent[20] == 4 * summary["peak_bytes_per_step"]
+    assert sent[22] == 5 * summary["peak_bytes_per_step"]
 
 
 def test_the_last_step_ends_its_period():
@@ -107,6 +110,18 @@ def test_the_last_step_ends_its_period():
         PERIOD, period=1000, epochs=4.0, outer_optimizer="sgd", outer_learning_rate=1.0
     )
     assert train(dataclasses.replace(config, compressor="dense()"))["test_accuracy"] > 0.5
+
+
+def test_a_finished_run_says_that_it_is(uninterrupted, capsys):
+    config, summary = uninterrupted
+    assert train(config) == summary
+    assert "has finished after step 22: this is its summary" in capsys.readouterr().err
+
+
+def test_hierarchical_averages_have_no_period():
+    config = dataclasses.replace(PERIOD, compressor="hierarchical(dense(), top_k(0.1))")
+    with pytest.raises(InputError, match="Make a node one worker of several devices, by --fsdp"):
+        train(config)
 
 
 @pytest.mark.parametrize("steps", [3, 5])
@@ -204,17 +219,26 @@ def test_two_processes_take_the_steps_of_one_and_their_run_is_resumed_by_one(tmp
     assert summary_of(resumed)["test_loss"] < 3
 
 
-def test_steps_that_a_worker_skips_are_counted(monkeypatch):
-    from train.data.batches import train_batches
+def test_steps_that_a_worker_skips_are_counted_and_other_workers_can_go_on(monkeypatch, tmp_path):
 
-    def batches(*arguments):
-        for number, batch in enumerate(train_batches(*arguments), 1):
+    class Batches:
+        """The batches of a run, of which one worker's are NaN in two steps."""
+
+        def __init__(self, *arguments):
+            self._inner, self._step = train_batches(*arguments), 0
+            self.get_state = self._inner.get_state
+
+        def __next__(self):
+            batch, self._step = next(self._inner), self._step + 1
             inputs = np.array(batch["inputs"])
-            inputs[:2] = np.nan if number in (4, 5) else inputs[:2]
-            yield batch | {"inputs": inputs}
+            inputs[:2] = np.nan if self._step in (4, 5) else inputs[:2]
+            return batch | {"inputs": inputs}
 
-    monkeypatch.setattr("train.loop.train_batches", batches)
-    summary = train(dataclasses.replace(PERIOD, epochs=4.0))
+    monkeypatch.setattr("train.loop.train_batches", Batches)
+    config = dataclasses.replace(PERIOD, epochs=4.0, workdir=str(tmp_path))
+    interrupt(config, 7)
+    monkeypatch.undo()
+    summary = train(dataclasses.replace(config, workers=4))
     assert (summary["steps"], summary["skipped_steps"]) == (44, 2)
     assert summary["train_loss"] < 2 and summary["test_accuracy"] > 0.5
 
@@ -223,7 +247,7 @@ def test_steps_that_a_worker_skips_are_counted(monkeypatch):
     "changes",
     [
         {"optimizer": "muon", "learning_rate": 0.02, "weight_decay": 0.01},
-        {"optimizer": "sgd", "learning_rate": 0.05, "outer_optimizer": "sgd", "clip_norm": 1.0},
+        {"optimizer": "sgd", "learning_rate": 0.05, "clip_norm": 1.0},
         {"vmap": False, "workers": 2, "fsdp": 4, "precision": "bfloat16"},
         pytest.param({"model": "resnet8", "workers": 2}, marks=pytest.mark.slow),
     ],
@@ -245,7 +269,8 @@ def test_other_settings_learn_too(changes, monkeypatch):
         ({"nodes": 2, "vmap": False}, "with period all workers average together; got nodes=2"),
         ({"bucket_mib": 4.0}, "bucket_mib sends gradients during the backward pass"),
         ({"period": None, "outer_learning_rate": 1.0}, "got 1.0 without one. Give --period"),
-        ({"period": None, "outer_optimizer": "sgd"}, "outer_optimizer is of the optimizer that"),
+        ({"period": None, "outer_optimizer": "nesterov"}, "outer_optimizer is of the optimizer"),
+        ({"outer_momentum": 0.5}, "outer_optimizer=sgd has no momentum; got outer_momentum=0.5"),
     ],
 )
 def test_settings_that_do_not_fit_are_reported(changes, reported):
