@@ -67,7 +67,8 @@ def random_updates(seed: int, like: Any, workers: int = WORKERS) -> Any:
     leaves, treedef = jax.tree.flatten(like)
     rng = np.random.default_rng(seed)
     return treedef.unflatten(
-        [jnp.asarray(rng.standard_normal((workers, *x.shape)), x.dtype) for x in leaves]
+        # Converted by NumPy, since JAX compiles a program for each shape.
+        [jnp.asarray(rng.standard_normal((workers, *x.shape)).astype(x.dtype)) for x in leaves]
     )
 
 
@@ -85,7 +86,8 @@ class Outcome(NamedTuple):
 
 def first_state(compressor: Compressor, params: Any, workers: int = WORKERS, seed: int = 0) -> Any:
     """The compressor's state as it stands outside a step."""
-    state = jax.jit(compressor.init)(jax.random.key(seed), params)
+    # Operation by operation: zeros of one shape are compiled once for all compressors.
+    state = compressor.init(jax.random.key(seed), params)
     return _per_worker(lambda x: jnp.broadcast_to(x, (workers, *x.shape)), state)
 
 
@@ -103,14 +105,20 @@ def run(
 
 def _placed(updates: Any, state: Any, workers: int) -> tuple[Any, Any]:
     """On the mesh already, as a step finds them: arrays from elsewhere would be a second program to
-    compile.
+    compile. They come from NumPy, which needs no program to cut them.
     """
+    updates, state = jax.tree.map(in_numpy, (updates, state))
     mesh = jaxcompress.data_mesh(workers)
     specs = (jax.tree.map(lambda _: P("data"), updates), jaxcompress.state_specs(state))
     shardings = jax.tree.map(
         lambda spec: NamedSharding(mesh, spec), specs, is_leaf=lambda node: isinstance(node, P)
     )
     return jax.device_put((updates, state), shardings)
+
+
+def in_numpy(x: Any) -> Any:
+    """An array of JAX by NumPy, unless it is a random key."""
+    return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x)
 
 
 @functools.cache

@@ -20,7 +20,6 @@ SETTINGS = {
 QUICK = [
     ("natural()", "rbg"),
     ("power_sgd(2, orthogonalize='cholesky')", "x64"),
-    ("power_sgd(2, orthogonalize='cholesky')", "rbg"),
     ("two_phase(qsgd(8, group=64))", "x64"),
     ("error_feedback(top_k(0.1), dtype='int8')", "x64"),
 ]

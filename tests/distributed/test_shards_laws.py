@@ -77,7 +77,7 @@ def grid(texts: tuple[str, ...], quick: set[tuple[str, tuple]]):
     )
 
 
-QUICK = {(TOP_K, (4, 2)), (POWER_SGD, (2, 2, 2)), (MOMENTUM, (2, 4))}
+QUICK = {(TOP_K, (4, 2)), (POWER_SGD, (2, 2, 2))}
 each_on_each_mesh = grid(CHOSEN, QUICK)
 
 

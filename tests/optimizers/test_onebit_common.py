@@ -54,6 +54,20 @@ def made(name: str) -> optax.GradientTransformationExtraArgs:
 every_optimizer = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in MAKERS]
 )
+# What they take from onebit_common as it is.
+one_optimizer = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name,
+            marks=[
+                pytest.mark.xdist_group(name),
+                *([] if name == "onebit_adam" else [pytest.mark.slow]),
+            ],
+        )
+        for name in MAKERS
+    ],
+)
 
 
 @every_optimizer
@@ -66,11 +80,13 @@ def test_replicas_are_equal_to_the_last_bit(name):
 
 
 @every_optimizer
-def test_parameters_without_a_gradient_stay_where_they_are(name):
+def test_both_kinds_of_steps_are_one_program_and_leave_what_has_no_gradient(name, caplog):
     grads = random_gradients(PARAMS, 60)
     grads["matrix"][:, :, :10] = 0
     grads["vector"][:] = 0
-    updates, _, state = updates_of(MAKERS[name](weight_decay=0.0), PARAMS, grads)
+    with jax.log_compiles():
+        updates, _, state = updates_of(MAKERS[name](weight_decay=0.0), PARAMS, grads)
+    assert len([text for text in caplog.messages if text.startswith("Compiling jit(step)")]) == 1
     for each in updates:
         assert not np.any(each["matrix"][:10]) and not np.any(each["vector"])
         assert np.isfinite(each["matrix"]).all() and np.any(each["matrix"])
@@ -161,7 +177,7 @@ def of_all_workers(x):
     return jnp.broadcast_to(x, (WORKERS, *x.shape))
 
 
-@every_optimizer
+@one_optimizer
 def test_shard_map_equals_vmap(name):
     optimizer, grads = made(name), random_gradients(PARAMS, 6)
     expected, *_ = updates_of(optimizer, PARAMS, grads)
@@ -198,7 +214,7 @@ def test_bfloat16_and_awkward_parameters_keep_their_dtypes(name):
         assert all(np.isfinite(np.asarray(x, np.float32)).all() for x in jax.tree.leaves(tree))
 
 
-@every_optimizer
+@one_optimizer
 def test_buckets_give_the_same_steps(name):
     grads = random_gradients(PARAMS, 6)
     found, *_ = updates_of(
@@ -208,14 +224,7 @@ def test_buckets_give_the_same_steps(name):
     assert_close(found, expected, scale=0.01)
 
 
-@every_optimizer
-def test_both_kinds_of_steps_are_one_program(name, caplog):
-    with jax.log_compiles():
-        updates_of(MAKERS[name](), PARAMS, random_gradients(PARAMS, 6))
-    assert len([text for text in caplog.messages if text.startswith("Compiling jit(step)")]) == 1
-
-
-@every_optimizer
+@one_optimizer
 def test_the_learning_rate_can_be_injected(name):
     grads = random_gradients(PARAMS, 6)
     optimizer = optax.inject_hyperparams(lambda learning_rate: MAKERS[name](learning_rate))(0.01)

@@ -139,6 +139,8 @@ def test_final_bytes_of_a_switch_are_those_of_its_last_choice(finished):
     assert switched["final_bytes_per_step"] == last["bytes_per_step"]
 
 
+# That they have no choices: tests/train/test_startup.py.
+@pytest.mark.slow
 def test_alternating_factors_have_no_final_choice():
     summary = train(dataclasses.replace(SMALL, epochs=0.1, compressor="acp_sgd(2)"))
     assert 0 < summary["final_bytes_per_step"] == summary["bytes_per_step"]

@@ -2,11 +2,13 @@
 
 import dataclasses
 
+import pytest
 from train_helpers import ALONE, REPOSITORY, finish, start, summary_of
 
+import jaxcompress
 from train.config import Config
 from train.loop import train
-from train.startup import saved_settings
+from train.startup import has_choices, saved_settings
 
 MINE = """
 from jaxcompress import Compressor, dense, parseable, top_k
@@ -35,6 +37,20 @@ def test_a_run_takes_a_compressor_from_a_module_in_the_current_folder(tmp_path, 
     for name in ("test_loss", "bytes_per_step", "dense_bytes_per_step", "steps"):
         assert summary[name] == expected[name], name
     assert summary["bytes_per_step"] < summary["dense_bytes_per_step"]
+
+
+@pytest.mark.parametrize(
+    ("compressor", "choices"),
+    [
+        ("switch(warmup(1), dense(), top_k(0.05))", True),
+        ("error_feedback(dgc_warmup(0.05))", True),
+        # Its program chooses between two factors in every second step, to the end.
+        ("acp_sgd(2)", False),
+        ("error_feedback(top_k(0.05))", False),
+    ],
+)
+def test_a_compressor_with_choices_ends_with_its_last(compressor, choices):
+    assert has_choices(Config(), jaxcompress.parse(compressor)) is choices
 
 
 def test_a_run_resumes_with_more_modules_that_its_compressor_may_name():
