@@ -28,14 +28,13 @@ from typing import Any
 import tyro
 
 from benchmarks.common.environment import environment
-from benchmarks.common.pages import REPOSITORY, markdown, spread, write_between
+from benchmarks.common.pages import markdown, spread
 from benchmarks.common.plotting import short
 from benchmarks.common.results import Results, Row, position
 from benchmarks.common.training_run import summary
 from benchmarks.period_lengths.plot import plot
 from benchmarks.period_lengths.runs import CHOICE_SEED, COMPRESSORS, PERIODS, Run, choices, runs
 
-PAGE = REPOSITORY / "docs" / "periods.md"
 KEY = tuple(Run(4, 1, "dense()", 0).row())
 
 
@@ -67,9 +66,7 @@ def main(options: Options) -> None:
             RESULTS.save([about | measure(run)])
     if rows := RESULTS.read():
         compared = [row for row in rows if int(row["seed"]) != CHOICE_SEED]
-        text = markdown(table(compared))
-        print(text)
-        write_between(PAGE, "period_lengths", text)
+        print(markdown(table(compared)))
         print(plot(compared, RESULTS.picture))
 
 
