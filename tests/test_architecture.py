@@ -89,7 +89,7 @@ EXPRESSIONS_BY_DESIGN = {"jaxcompress/base.py", "jaxcompress/notation.py"}
 PACKAGES_WITH_NAMES = {"jaxcompress/__init__.py", "jaxcompress/contrib/__init__.py"}
 
 # A file stem names one thing, but for these: in every package, or in every benchmark.
-COMMON_STEMS = {"__init__", "__main__"}
+COMMON_STEMS = {"__init__", "__main__", "conftest"}
 ROLES_OF_BENCHMARKS = {
     *("expressions", "measure", "methods", "plot", "runs", "table"),
     *("jax_worker", "torch_worker", "worker"),

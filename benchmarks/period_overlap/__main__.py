@@ -12,8 +12,7 @@ which buckets of gradients start during the backward pass (`benchmarks.compiled`
 - `asynchronous`: of the collectives, how many have a start and an end.
 - `between`: the share of the program's expected cycles (TPU) or kernels (GPU) between start and
   end, the mean over the collectives weighted by bytes. A loop counts as one kernel.
-- `around_the_loop`: the share of bytes whose collectives start before the loop of inner steps and
-  end after it.
+- `around_the_loop`: how many collectives start before the loop of inner steps and end after it.
 
 TPU programs need libtpu, GPU programs JAX's CUDA plugin, each in an environment of its own. What
 cannot be compiled here is left out.
@@ -101,7 +100,7 @@ def measure(platform: str, compressor: str, shape: str) -> Row:
         "megabytes": f"{sum(span.collective.wire_bytes for span in found) / 1e6:.1f}",
         "asynchronous": sum(span.asynchronous for span in found),
         "between": f"{_between(found):.2f}",
-        "around_the_loop": f"{_around(found, text):.2f}" if shape == "a loop" else "",
+        "around_the_loop": sum(around_loops(text)) if shape == "a loop" else "",
     }
 
 
@@ -169,12 +168,6 @@ def _between(found: list[Span]) -> float:
     return sum(w * s for w, s in zip(weights, shares, strict=True)) / sum(weights)
 
 
-def _around(found: list[Span], text: str) -> float:
-    sizes = [span.collective.wire_bytes for span in found]
-    around = around_loops(text)
-    return sum(size for size, one in zip(sizes, around, strict=True) if one) / sum(sizes)
-
-
 def table(rows: list[Row]) -> list[dict[str, Any]]:
     """One line for each program."""
     return [
@@ -185,7 +178,7 @@ def table(rows: list[Row]) -> list[dict[str, Any]]:
             "collectives": row["collectives"],
             "asynchronous": row["asynchronous"],
             "program between start and end": _percent(row["between"]),
-            "bytes around the loop": _percent(row["around_the_loop"]),
+            "collectives around the loop": row["around_the_loop"],
         }
         for row in rows
     ]

@@ -21,4 +21,4 @@ def test_shares_are_percent():
     row |= {"asynchronous": "1", "between": "0.153", "around_the_loop": ""}
     (line,) = benchmark.table([row])
     assert line["program between start and end"] == "15 %"
-    assert line["bytes around the loop"] == ""
+    assert line["collectives around the loop"] == ""
