@@ -70,7 +70,7 @@ failed = []
 for name, program in json.load(sys.stdin).items():
     child = os.fork()
     if child == 0:
-        exec(compile(program, name, "exec"), {"__name__": "__main__"})
+        exec(compile(program, name, "exec"), globals())  # as the module __main__
         sys.exit()
     if os.waitpid(child, 0)[1]:
         failed.append(name)
