@@ -12,7 +12,7 @@ from benchmarks.scaling.__main__ import Options
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "FOLDER", tmp_path)
-    monkeypatch.setattr(scaling, "AT_SCALE", ["dense()", "error_feedback(block_max(128))"])
+    monkeypatch.setattr(scaling, "AT_SCALE", ["dense()", "error_feedback(power_sgd(2))"])
     monkeypatch.setattr(scaling, "WORKERS", (2, 64))
     return tmp_path
 
