@@ -11,7 +11,7 @@ from train.checkpoint import Checkpoints, check_same_run
 from train.checksums import CHECKSUM_FILE
 from train.config import Config
 from train.errors import InputError
-from train.startup import find_progress, resumable_settings
+from train.startup import find_progress, saved_settings
 
 STEPS = (10, 20, 30)
 
@@ -139,11 +139,9 @@ def bits(x: jax.Array) -> np.ndarray:
 
 def test_setting_that_the_checkpoint_lacks_had_its_default(tmp_path, state):
     checkpoints = Checkpoints(tmp_path, keep=3)
-    before = resumable_settings(Config(), "dense()", 4)
+    before = saved_settings(Config(), "dense()", 4)
     before.pop("masking")
     checkpoints.save(10, state, {"settings": before, "progress": {}})
-    find_progress(tmp_path, checkpoints, resumable_settings(Config(), "dense()", 4))
+    find_progress(tmp_path, checkpoints, saved_settings(Config(), "dense()", 4))
     with pytest.raises(InputError, match="masking was True, is now False"):
-        find_progress(
-            tmp_path, checkpoints, resumable_settings(Config(masking=False), "dense()", 4)
-        )
+        find_progress(tmp_path, checkpoints, saved_settings(Config(masking=False), "dense()", 4))
