@@ -1,7 +1,7 @@
 """What does it cost to average once in a period, in loss after as many steps?
 
-    python -m benchmarks.period_lengths                    4 workers, three seeds: an hour
-    python -m benchmarks.period_lengths --workers 4 8      8 workers too
+    python -m benchmarks.period_lengths                    4 and 8 workers, three seeds: an hour
+    python -m benchmarks.period_lengths --workers 4        4 workers alone; other rows stay
     python -m benchmarks.period_lengths --period 30 100    some periods; other rows stay
     python -m benchmarks.period_lengths --choose           the runs by which settings were chosen
     python -m benchmarks.period_lengths --workers          table and plot of the file
@@ -10,9 +10,8 @@ The transformer of configs/shakespeare_transformer_dense.yaml, half as wide (0.1
 parameters), is trained by AdamW for 980 steps.
 Workers average gradients in every step, or average how far they have moved, compressed, once in a
 period. All runs of a seed start from the same parameters and see the same batches. The learning
-rate and the outer optimizers were chosen on the validation text with a seed of their own, for
-`dense()`; they are in `runs.py`, and the rows of the choice have the seed 100. SparseLoCo's
-compressor has the outer optimizer of its paper, `sgd(1)`.
+rate and the outer optimizer were chosen on the validation text with a seed of their own, for
+`dense()`; they are in `runs.py`, and the rows of the choice have the seed 100.
 
 The workers share one device, since this is about loss; bytes are counted as if they did not. A run
 that is in the file, made at this commit, is not repeated. The columns:
@@ -28,7 +27,7 @@ from typing import Any
 import tyro
 
 from benchmarks.common.environment import environment
-from benchmarks.common.pages import markdown, spread
+from benchmarks.common.pages import REPOSITORY, markdown, spread, write_between
 from benchmarks.common.plotting import short
 from benchmarks.common.results import Results, Row, position
 from benchmarks.common.training_run import summary
@@ -45,6 +44,7 @@ def _order(row: Row) -> tuple:
     return int(row["workers"]), period, compressor, int(row["seed"]), *rates
 
 
+PAGE = REPOSITORY / "docs/periods.md"
 RESULTS = Results("period_lengths.csv", KEY, _order)
 
 
@@ -52,7 +52,7 @@ RESULTS = Results("period_lengths.csv", KEY, _order)
 class Options:
     """Which runs."""
 
-    workers: tuple[int, ...] = (4,)  # each of these
+    workers: tuple[int, ...] = (4, 8)  # each of these
     period: tuple[int, ...] = PERIODS
     seeds: tuple[int, ...] = (0, 1, 2)  # one run each
     choose: bool = False  # instead: the runs by which settings are chosen
@@ -64,16 +64,16 @@ def main(options: Options) -> None:
     for run in chosen(options):
         if not RESULTS.measured(run.row(), about["commit"]):
             RESULTS.save([about | measure(run)])
-    if rows := RESULTS.read():
-        compared = [row for row in rows if int(row["seed"]) != CHOICE_SEED]
+    if compared := [row for row in RESULTS.read() if int(row["seed"]) != CHOICE_SEED]:
         print(markdown(table(compared)))
+        write_between(PAGE, "period_lengths", markdown(losses_by_period(compared)))
         print(plot(compared, RESULTS.picture))
 
 
 def chosen(options: Options) -> list[Run]:
     """The runs of the options, a seed after the other, so that an early end leaves whole seeds."""
     if options.choose:
-        return [run for workers in options.workers for run in choices(workers)]
+        return choices()
     return [
         run
         for seed in options.seeds
@@ -118,6 +118,18 @@ def table(rows: list[Row]) -> list[dict[str, Any]]:
                 "seeds": len(losses),
             }
         )
+    return lines
+
+
+def losses_by_period(rows: list[Row]) -> list[dict[str, Any]]:
+    """One line for each number of workers and period: the mean loss of each compressor."""
+    lines = []
+    for workers, period in dict.fromkeys((row["workers"], row["period"]) for row in rows):
+        line = {"workers": workers, "period": period or "none: gradients in every step"}
+        for compressor in COMPRESSORS:
+            losses = _losses(rows, (workers, period, compressor))
+            line[f"`{compressor}`"] = spread(list(losses.values()), 3) if losses else ""
+        lines.append(line)
     return lines
 
 

@@ -46,6 +46,7 @@ NOTHING_MEASURED = {
     "learning_rates": {"only": ("table",)},
     "network": {"workers": ()},
     "period_bytes": {"only": ()},
+    "period_lengths": {"workers": ()},
     "period_overlap": {"platform": ()},
     "scheme_survey": {"only": ("table",)},
     "sharded_network": {"measure": False},

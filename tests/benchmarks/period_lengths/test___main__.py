@@ -1,8 +1,8 @@
 """The table and the commands of runs with periods."""
 
-from benchmarks.period_lengths.__main__ import KEY, Options, chosen, table
+from benchmarks.period_lengths.__main__ import KEY, Options, chosen, losses_by_period, table
 from benchmarks.period_lengths.plot import plot
-from benchmarks.period_lengths.runs import CHOICE_SEED, COMPRESSORS, PERIODS, SPARSE, Run
+from benchmarks.period_lengths.runs import CHOICE_SEED, COMPRESSORS, PERIODS, Run
 from train.config import load_config
 from train.config_rules import check_config
 
@@ -14,7 +14,7 @@ def row(run: Run, loss: float) -> dict[str, str]:
 
 EVERY_STEP = [row(Run(4, None, "dense()", seed), 1.0 + seed) for seed in (0, 1)]
 LOCAL = [row(Run(4, 10, "dense()", seed), 1.5 + 1.5 * seed) for seed in (0, 1)]
-COMPRESSED = [row(Run(4, 10, SPARSE, 1), 2.25)]
+COMPRESSED = [row(Run(4, 10, COMPRESSORS[2], 1), 2.25)]
 
 
 def test_losses_are_compared_with_those_of_the_same_seeds():
@@ -26,8 +26,16 @@ def test_losses_are_compared_with_those_of_the_same_seeds():
     assert (compressed["outer"], compressed["seeds"]) == ("sgd 1.0", 1)
 
 
+def test_the_page_has_a_line_for_each_period_and_a_column_for_each_compressor():
+    every, local = losses_by_period(EVERY_STEP + LOCAL + COMPRESSED)
+    assert every["period"] == "none: gradients in every step"
+    assert every["`dense()`"] == "1.500 ± 0.707"
+    assert (local["period"], local[f"`{COMPRESSORS[2]}`"]) == ("10", "2.250")
+    assert local[f"`{COMPRESSORS[1]}`"] == ""
+
+
 def test_every_run_is_a_valid_config_and_has_a_row_of_its_own():
-    compared = chosen(Options(workers=(4, 8)))
+    compared = chosen(Options())
     assert len(compared) == 3 * 2 * (1 + len(PERIODS) * len(COMPRESSORS))
     choices = chosen(Options(choose=True))
     rows = [tuple(run.row()[name] for name in KEY) for run in compared + choices]
