@@ -83,11 +83,19 @@ from jaxcompress.profiling.hlo_traffic import traffic_of_hlo
 from jaxcompress.profiling.jaxpr_traffic import traffic_of_jaxpr
 from jaxcompress.profiling.monitor import monitor, monitor_metrics
 from jaxcompress.profiling.traffic import traffic
+from jaxcompress.routing.adaptive import adaptive, levels
 from jaxcompress.routing.kinds import embeddings, first_and_last, norms_and_biases
 from jaxcompress.routing.labels import by_path, by_shape, by_size, first_label
 from jaxcompress.routing.partition import partition
 from jaxcompress.routing.switch import switch
 from jaxcompress.routing.whole_model import whole_model
+from jaxcompress.rules.accordion import accordion
+from jaxcompress.rules.accuracy import accuracy
+from jaxcompress.rules.bandwidth import bandwidth
+from jaxcompress.rules.gain import gain
+from jaxcompress.rules.gradient_norm import gradient_norm
+from jaxcompress.rules.rule import Rule, Statistics
+from jaxcompress.rules.scheduled import schedule
 from jaxcompress.schedules.warmup import warmup
 from jaxcompress.transform import compress
 
@@ -175,6 +183,16 @@ __all__ = [
     "first_and_last",
     "first_label",
     "switch",
+    "adaptive",
+    "levels",
+    "Rule",
+    "Statistics",
+    "accordion",
+    "gradient_norm",
+    "gain",
+    "bandwidth",
+    "accuracy",
+    "schedule",
     "dgc_warmup",
     "warmup",
     "monitor",

@@ -92,10 +92,11 @@ def parseable(constructor: Callable) -> Callable:
     @functools.wraps(constructor)
     def construct(*args, **kwargs):
         made = constructor(*args, **kwargs)
-        if not isinstance(made, Compressor) and not callable(made):
+        record = "call" in getattr(made, "_fields", ())  # a Compressor or a Rule
+        if not record and not callable(made):
             raise TypeError(f"what is parseable returns a compressor or a function; got {made!r}.")
         call = Call(construct, signature.bind(*args, **kwargs).arguments)
-        if isinstance(made, Compressor):
+        if record:
             return made._replace(call=call)
         made.call = call
         return made

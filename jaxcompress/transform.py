@@ -1,6 +1,5 @@
 """Turns a compressor into a link of an Optax chain."""
 
-import numbers
 from typing import Any, NamedTuple
 
 import jax
@@ -8,13 +7,20 @@ import jax.numpy as jnp
 import optax
 from optax import MaskedNode, Updates
 
-from jaxcompress._compat import automatic_axes, axis_size, is_varying
+from jaxcompress._compat import axis_size
 from jaxcompress.base import AxisName, Compressor
 from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.collectives.finiteness import nan_unless
 from jaxcompress.feedback.memories import where_finite, zeros_like_memory
-from jaxcompress.ops.argument_checks import shown
-from jaxcompress.ops.trees import array_bits, buckets, mask, merge_masked, path_text, tree_bits
+from jaxcompress.ops.trees import array_bits, buckets, mask, merge_masked, tree_bits
+from jaxcompress.routing.adaptive import with_given
+from jaxcompress.transform_checks import (
+    check_arguments,
+    check_given,
+    check_state,
+    check_updates,
+    is_float0,
+)
 
 
 class CompressState(NamedTuple):
@@ -57,6 +63,9 @@ def compress(
     ``Block_9``). A backward pass computes those gradients first, so a compiler can send one group
     while it computes the next. Each group has its own collectives and its own dense all-reduce.
 
+    ``update(..., loss=…, bandwidth=…)`` takes what the rules of `adaptive` need: the training loss,
+    averaged over workers, and the rate of the link in bits per second.
+
     ``update(..., send_dense=True)`` averages all arrays dense in this step and leaves the
     compressor's state unchanged. Optimizers that begin with dense steps use it.
 
@@ -87,7 +96,7 @@ def compress(
       >>> from jaxcompress.feedback.error_feedback import error_feedback
       >>> optimizer = optax.chain(compress(error_feedback(top_k(0.01))), optax.adam(1e-3))
     """
-    _check_arguments(compressor, axis_name, min_compression_rate, bucket_bytes)
+    check_arguments(compressor, axis_name, min_compression_rate, bucket_bytes)
     rate = float(min_compression_rate)
     transform = compressor.dense_transform or optax.identity()
 
@@ -102,10 +111,20 @@ def compress(
         others = tuple(transform.init(zeros_like_memory(other)) for _, other in parts)
         return CompressState(key, jnp.zeros([], jnp.float32), states, others)
 
-    def update(updates, state, params=None, *, step_applied=None, send_dense=False, **extra_args):
+    def update(
+        updates,
+        state,
+        params=None,
+        *,
+        step_applied=None,
+        send_dense=False,
+        loss=None,
+        bandwidth=None,
+        **extra_args,
+    ):
         del extra_args
         axis_size(axis_name)
-        real = _check_updates(updates, axis_name)
+        real = check_updates(updates, axis_name)
         # From `apply_if_all_finite`: earlier links may have replaced the NaN of a skipped step.
         if step_applied is not None:
             updates = nan_unless(step_applied, updates)
@@ -118,7 +137,9 @@ def compress(
             state = state._replace(bits=jnp.asarray(bits, jnp.float32))
             return _as_updates(means, updates), state
         expected = jax.eval_shape(init, mask(like, real))
-        _check_state(state, expected)
+        check_state(state, expected)
+        check_given(state, axis_name, loss=loss, bandwidth=bandwidth)
+        state = with_given(state, loss=loss, bandwidth=bandwidth)
         key, step_key = jax.random.split(state.key)
         keys = jax.random.split(step_key, len(parts))
         each = zip(keys, parts, likes, state.inner, state.dense, strict=True)
@@ -150,8 +171,8 @@ def compress(
 
 def _as_updates(parts: list[Any], updates: Updates) -> Updates:
     """One tree from those of all parts, in the dtypes of `updates`, with its own float0 arrays."""
-    mean = merge_masked(updates, *parts, mask(updates, jax.tree.map(_is_float0, updates)))
-    return jax.tree.map(lambda m, x: m if _is_float0(x) else m.astype(x.dtype), mean, updates)
+    mean = merge_masked(updates, *parts, mask(updates, jax.tree.map(is_float0, updates)))
+    return jax.tree.map(lambda m, x: m if is_float0(x) else m.astype(x.dtype), mean, updates)
 
 
 def _widened(tree: Any) -> Any:
@@ -159,99 +180,5 @@ def _widened(tree: Any) -> Any:
     return jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), tree)
 
 
-def _is_float0(x: Any) -> bool:
-    return x.dtype == jax.dtypes.float0
-
-
 def _is_masked(x: Any) -> bool:
     return isinstance(x, MaskedNode)
-
-
-def _check_arguments(compressor: Any, axis_name: Any, rate: Any, bucket_bytes: Any) -> None:
-    if not isinstance(compressor, Compressor):
-        hint = (
-            f"; jaxcompress.parse({compressor!r}) makes one" if isinstance(compressor, str) else ""
-        )
-        hint = "; call it, with its arguments" if callable(compressor) else hint
-        raise ValueError(
-            "compress takes a compressor, such as error_feedback(top_k(0.01)); got"
-            f" {compressor!r}{hint}."
-        )
-    names = (axis_name,) if isinstance(axis_name, str) else axis_name
-    if (
-        not isinstance(names, tuple)
-        or not names
-        or not all(isinstance(name, str) and name for name in names)
-    ):
-        raise ValueError(
-            f"axis_name is a mesh axis, or a tuple of axes, by name; got {axis_name!r}."
-        )
-    if not _is_real(rate) or not rate >= 0:
-        raise ValueError(
-            f"min_compression_rate is a ratio of sizes, at least 0; got {shown(rate)}."
-        )
-    if bucket_bytes is not None and (not _is_real(bucket_bytes) or not bucket_bytes >= 1):
-        raise ValueError(
-            "bucket_bytes is the size of the gradients of one bucket, at least 1; got"
-            f" {shown(bucket_bytes)}."
-        )
-
-
-def _is_real(value: Any) -> bool:
-    """Whether `value` is a number of Python or NumPy, and no bool."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def _check_state(state: CompressState, expected: CompressState) -> None:
-    """ValueError if the state is not that of one worker, or not of these parameters."""
-    for have, need in ((state.inner, expected.inner), (state.dense, expected.dense)):
-        found = {path_text(path): x.shape for path, x in jax.tree_util.tree_leaves_with_path(have)}
-        wanted = {path_text(path): x.shape for path, x in jax.tree_util.tree_leaves_with_path(need)}
-        if found.keys() != wanted.keys() or len(have) != len(need):
-            different = sorted(found.keys() ^ wanted.keys())
-            where = f", {different[0]!r} is in one only" if different else ""
-            raise ValueError(
-                f"the state of compress has {len(found)} arrays in {len(have)} buckets, and these"
-                f" updates need {len(wanted)} in {len(need)}{where}: it belongs to other"
-                " parameters, another compressor, min_compression_rate or bucket_bytes. Make it by"
-                " init_state."
-            )
-        for path, shape in found.items():
-            if shape != wanted[path]:
-                raise ValueError(
-                    f"the state of compress does not fit these updates: {path!r} has the shape"
-                    f" {shape}, where one worker needs {wanted[path]}. Make the state by"
-                    " init_state(optimizer, params, mesh), where PerWorker parts are (workers, …)."
-                    " In a step of your own, call squeeze_worker_axis(opt_state) before the update,"
-                    " and expand_worker_axis(opt_state) after it."
-                )
-
-
-def _check_updates(updates: Updates, axis_name: AxisName) -> Any:
-    """Marks updates to average: all but float0. ValueError if one is an integer or summed."""
-    if model := automatic_axes():
-        raise ValueError(
-            f"compress would gather whole gradients along the mesh axes {model}, over which XLA"
-            " shards arrays. Write on_shards(compress(...), params) in the chain."
-        )
-    for path, x in jax.tree_util.tree_leaves_with_path(updates):
-        if _is_float0(x):
-            continue
-        if not jnp.issubdtype(x.dtype, jnp.inexact):
-            raise ValueError(
-                f"the update of {path_text(path)!r} is {x.dtype}, which has no average."
-                " Differentiate floating parameters only: keep integers out of the parameters, or"
-                " take their gradients with allow_int=True."
-            )
-        if not is_varying(x, axis_name):
-            raise ValueError(
-                f"the gradient of {path_text(path)!r} does not vary over the axis {axis_name!r}: it"
-                " is already averaged or summed, or a constant. Inside shard_map jax.grad sums the"
-                " gradients of replicated parameters silently. Take local ones with"
-                " jaxcompress.local_value_and_grad, or mark the parameters before differentiating:"
-                f" jax.lax.pcast(params, {axis_name!r}, to='varying'). A chain averages once, so it"
-                " holds one compress and no pmean before it. Freeze parameters by optax.set_to_zero"
-                " after compress. Instead of optax.MultiSteps use micro_batches of make_train_step."
-                " compress takes axes of the workers only, not of the model."
-            )
-    return jax.tree.map(lambda x: not _is_float0(x), updates)

@@ -250,6 +250,12 @@ ALL_COMPRESSORS: dict[str, Claims] = {
     "switch(warmup(1), dense(), top_k(0.1))": Claims(
         contraction=nothing, limit="switch(warmup(1), dense())", varies=True
     ),
+    "adaptive(accordion(every=1), dense(), top_k(0.1))": Claims(
+        contraction=nothing, limit="adaptive(accordion(every=1), dense())", varies=True
+    ),
+    "adaptive(gain(0.1, window=1), dense(), top_k(0.1))": Claims(
+        contraction=nothing, limit="adaptive(gain(0.1), dense())", varies=True
+    ),
     "monitor(top_k(0.1))": Claims(contraction=top_k_delta(0.1), limit="monitor(dense())"),
     "threshold(0.5, capacity=0.2)": Claims(
         contraction=nothing, limit="threshold(0.0, capacity=1.0)"

@@ -25,6 +25,7 @@ from jaxcompress.distributed.specs import keep_placement, state_specs
 from jaxcompress.distributed.virtual import AnyMesh, over_workers
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import mask, merge_masked, path_text
+from jaxcompress.routing.adaptive import given_names, with_given
 
 ADVICE = (
     "every chain has a compress, and what decides or keeps a state must be the same on all workers,"
@@ -95,10 +96,11 @@ def make_train_step(
         notebook, where a cell may run twice, take False; the step then holds two copies of them.
 
     Returns:
-      ``step(params, opt_state, extra, batch) -> (params, opt_state, extra, metrics)``, a jitted
-      function. Parameters and `extra` are replicated over the workers, `opt_state` comes from
-      `init_state`, `batch` from `shard_batch`. Floating arrays of `extra`, the metrics, and the
-      loss (as ``metrics["loss"]``) are averaged over the workers.
+      ``step(params, opt_state, extra, batch, bandwidth=None) -> (params, opt_state, extra,
+      metrics)``, a jitted function. `bandwidth`, in bits per second, is for the rule of that name,
+      and the same on all processes. Parameters and `extra` are replicated over the workers,
+      `opt_state` comes from `init_state`, `batch` from `shard_batch`. Floating arrays of `extra`,
+      the metrics, and the loss (as ``metrics["loss"]``) are averaged over the workers.
 
     Raises:
       ValueError: if `micro_batches` is below 1, or `loss_fn` takes other arguments. While
@@ -117,10 +119,13 @@ def make_train_step(
         )
         value_and_grad = accumulated(value_and_grad, micro_batches, axis_name)
         (_, (new_extra, metrics)), grads = value_and_grad(params, extra, batch)
-        updates, opt_state = _update(optimizer, grads, squeeze_worker_axis(opt_state), params)
+        new_extra, metrics = _average((new_extra, metrics), axis_name)
+        given = {"loss": metrics["loss"]} if "loss" in given_names(opt_state) else {}
+        updates, opt_state = _update(
+            optimizer, grads, squeeze_worker_axis(opt_state), params, given
+        )
         _check_replicated(updates, "updates", axis_name)
         _check_replicated(opt_state, "optimizer state", axis_name)
-        new_extra, metrics = _average((new_extra, metrics), axis_name)
         if (applied := skipped_steps(opt_state).get("applied")) is not None:
             new_extra = chosen(applied, new_extra, extra)
             metrics["applied"] = applied.astype(jnp.float32)
@@ -131,11 +136,11 @@ def make_train_step(
             metrics,
         )
 
-    def step(params, opt_state, extra, batch):
+    def step(params, opt_state, extra, batch, bandwidth=None):
         check_worker_axis(opt_state, mesh, axis_name)
         check_around_whole_chain(opt_state)
         _check_differentiable(params)
-        kept, opt_state = opt_state, to_device(opt_state)
+        kept, opt_state = opt_state, with_given(to_device(opt_state), bandwidth=bandwidth)
         specs = state_specs(opt_state, axis_name)
         in_specs, out_specs = (P(), specs, P(), P(axis_name)), (P(), specs, P(), P())
         sharded = over_workers(local_step, mesh, in_specs, out_specs, axis_name)
@@ -157,11 +162,15 @@ def _check_differentiable(params: Any) -> None:
 
 
 def _update(
-    optimizer: optax.GradientTransformation, grads: Any, state: Any, params: Any
+    optimizer: optax.GradientTransformation,
+    grads: Any,
+    state: Any,
+    params: Any,
+    given: dict[str, jax.Array],
 ) -> tuple[Any, Any]:
     """The optimizer's update; adds advice as a note to JAX's error about values that vary."""
     try:
-        return optimizer.update(grads, state, params)
+        return optimizer.update(grads, state, params, **given)
     except TypeError as error:
         error.add_note(f"If this is about values that vary over a mesh axis: {ADVICE}")
         raise

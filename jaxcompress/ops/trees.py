@@ -29,6 +29,12 @@ def sum_bits(sizes: Iterable[ArrayLike]) -> ArrayLike:
     return sum(others, jnp.float32(known)) if others else known
 
 
+def energy(tree: Any) -> jax.Array:
+    """The sum of squares of all entries: |tree|^2, float32 ()."""
+    squares = [jnp.sum(jnp.square(x.astype(jnp.float32))) for x in jax.tree.leaves(tree)]
+    return sum(squares, jnp.float32(0))
+
+
 def path_text(path: Any) -> str:
     """A path in a tree as text, its keys joined by slashes: ``Conv_0/kernel``."""
     return jax.tree_util.keystr(path, simple=True, separator="/")

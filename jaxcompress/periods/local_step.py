@@ -26,6 +26,7 @@ from jaxcompress.distributed.virtual import AnyMesh, over_workers, sharding
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import mask, merge_masked
 from jaxcompress.periods.own_steps import local_state, weighted, worker_params
+from jaxcompress.routing.adaptive import with_given
 
 
 def make_local_step(
@@ -56,10 +57,11 @@ def make_local_step(
       donate: As for `make_train_step`.
 
     Returns:
-      ``step(params, opt_state, extra, batch, weight=1.0) -> (params, opt_state, extra, metrics)``,
-      a jitted function. `params` are the anchor, replicated; with `gossip` they change in a flush
-      only. `extra` comes from `rows_of_workers`. Every metric, and ``metrics["loss"]``, has the
-      shape (workers,). `weight` is a number, or one for each worker, (workers,).
+      ``step(params, opt_state, extra, batch, weight=1.0, bandwidth=None) -> (params, opt_state,
+      extra, metrics)``, a jitted function. `params` are the anchor, replicated; with `gossip` they
+      change in a flush only. `extra` comes from `rows_of_workers`. Every metric, and
+      ``metrics["loss"]``, has the shape (workers,). `weight` is a number, or one for each worker,
+      (workers,). `bandwidth` is as for `make_train_step`.
 
     Raises:
       ValueError: as `make_train_step`, and while tracing if `optimizer` is neither.
@@ -86,8 +88,9 @@ def make_local_step(
         opt_state, new_extra = expand_worker_axis((opt_state, PerWorker(new_extra)))
         return optax.apply_updates(params, updates), opt_state, new_extra, rows
 
-    def step(params, opt_state, extra, batch, weight=1.0):
+    def step(params, opt_state, extra, batch, weight=1.0, bandwidth=None):
         check_worker_axis((opt_state, extra), mesh, axis_name)
+        opt_state = with_given(opt_state, bandwidth=bandwidth)
         specs, each = state_specs(opt_state, axis_name), P(axis_name)
         weight = jnp.broadcast_to(jnp.asarray(weight, jnp.float32), (workers,))
         run = over_workers(

@@ -10,6 +10,7 @@ from jaxcompress.base import Compressor, PerWorker, parseable
 from jaxcompress.distributed.offload import to_device
 from jaxcompress.distributed.shards import PerShard
 from jaxcompress.feedback.memories import memory_inside
+from jaxcompress.ops.trees import energy
 
 
 class Energies(NamedTuple):
@@ -67,10 +68,10 @@ def monitor(inner: Compressor) -> Compressor:
         memory = memory_inside(inner_state, updates)
         lost = jax.tree.map(jnp.add, reduced.residual, memory)
         energies = Energies(
-            carried=_energy(carried),
-            lost=_energy(lost),
-            sent=_energy(jax.tree.map(jnp.subtract, carried, lost)),
-            memory=_energy(memory),
+            carried=energy(carried),
+            lost=energy(lost),
+            sent=energy(jax.tree.map(jnp.subtract, carried, lost)),
+            memory=energy(memory),
         )
         # Without arrays they are constants, whose type would differ inside a scan or a switch.
         return reduced, MonitorState(PerWorker(vary(energies, axis_name)), inner_state)
@@ -109,9 +110,3 @@ def _energies(state: Any) -> list[Energies]:
             own = _energies(node.value)
             found += [jax.tree.map(lambda x: x.sum(-1), one) for one in own] if node.axes else own
     return found
-
-
-def _energy(tree: Any) -> jax.Array:
-    """|tree|^2 in float32."""
-    squares = [jnp.sum(jnp.square(x.astype(jnp.float32))) for x in jax.tree.leaves(tree)]
-    return sum(squares, jnp.float32(0))

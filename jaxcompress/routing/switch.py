@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jax import lax
 
-from jaxcompress._compat import may_differ, vary
-from jaxcompress.base import Compressor, Reduced, parseable
+from jaxcompress._compat import may_differ
+from jaxcompress.base import Compressor, parseable
+from jaxcompress.routing.branches import as_branches, check_branches, first_states, reduce_by
 
 
 class SwitchState(NamedTuple):
@@ -53,21 +53,10 @@ def switch(schedule: Callable[[jax.Array], Any], *compressors: Compressor) -> Co
             "switch begins with a schedule, as in switch(warmup(1000), dense(), top_k(0.01)); got"
             f" {schedule!r}."
         )
-    if not compressors or not all(isinstance(one, Compressor) for one in compressors):
-        raise ValueError(
-            f"switch takes compressors after its schedule, at least one; got {compressors!r}."
-        )
-    for one in compressors:
-        if one.dense_transform is not None:
-            raise ValueError(
-                f"{one!r} has a momentum, which would stop while switch runs another. Put it"
-                " outside: momentum_correction(switch(…))."
-            )
+    check_branches("switch", "schedule", compressors)
 
     def init(key, params):
-        keys = jax.random.split(key, len(compressors))
-        states = tuple(one.init(keys[i], params) for i, one in enumerate(compressors))
-        return SwitchState(jnp.zeros([], jnp.int32), states)
+        return SwitchState(jnp.zeros([], jnp.int32), first_states(compressors, key, params))
 
     def reduce(key, updates, state, axis_name):
         index = jnp.asarray(schedule(state.count))
@@ -77,41 +66,10 @@ def switch(schedule: Callable[[jax.Array], Any], *compressors: Compressor) -> Co
                 " compressors and wait for each other for ever. Make the schedule depend on the"
                 " step count alone, or average what it reads."
             )
-
-        def branch(place):
-            def run(states):
-                one = compressors[place]
-                reduced, new = one.reduce(key, updates, states[place], axis_name)
-                # All branches must have the same types: even if a residual is constant, or a
-                # memory is wider than the updates.
-                mean, residual = (
-                    jax.tree.map(lambda x, like: x.astype(like.dtype), tree, updates)
-                    for tree in (reduced.mean, vary(reduced.residual, axis_name))
-                )
-                reduced = Reduced(mean, residual, jnp.asarray(reduced.bits, jnp.float32))
-                return reduced, (*states[:place], new, *states[place + 1 :])
-
-            return run
-
-        index = jnp.clip(index, 0, len(compressors) - 1)
-        reduced, states = lax.switch(
-            index, [branch(i) for i in range(len(compressors))], state.inner
-        )
+        reduced, states = reduce_by(compressors, index, key, updates, state.inner, axis_name)
         return reduced, SwitchState(jnp.asarray(optax.safe_increment(state.count)), states)
 
-    def message_bits(params):
-        return jax.tree.map(
-            lambda *bits: min(bits), *(one.message_bits(params) for one in compressors)
-        )
-
-    return Compressor(
-        init,
-        reduce,
-        message_bits,
-        has_memory=any(one.has_memory for one in compressors),
-        contracts=all(one.contracts for one in compressors),
-        sparsifies=all(one.sparsifies for one in compressors),
-    )
+    return as_branches(compressors, init, reduce)
 
 
 def _gives_an_index(schedule: Callable) -> bool:

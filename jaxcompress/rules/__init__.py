@@ -1,0 +1,1 @@
+"""Rules that choose a level of compression from what was measured in earlier steps."""

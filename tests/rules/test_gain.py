@@ -1,0 +1,46 @@
+"""The strongest level with enough gain, and the search for it."""
+
+import pytest
+from rule_helpers import levels_of
+
+from jaxcompress import gain
+
+ENOUGH, TOO_LITTLE = {"sent": 0.8, "update": 1.0}, {"sent": 0.4, "update": 1.0}
+
+
+def test_enough_gain_goes_on_to_the_strongest_level():
+    assert levels_of(gain(0.8, window=2), 3, *[ENOUGH] * 7) == [0, 0, 1, 1, 2, 2, 2, 2]
+
+
+def test_the_gain_is_that_of_the_energies_of_a_window():
+    # 1 of 2 sent in one step, 0 of 1 in the next: a third.
+    window = [{"sent": 1.0, "update": 2.0}, {"sent": 0.0, "update": 1.0}]
+    assert levels_of(gain(0.33, window=2), 2, *window)[-1] == 1
+    assert levels_of(gain(0.34, window=2), 2, *window)[-1] == 0
+
+
+def test_a_level_that_fails_is_tried_again_after_twice_as_many_windows():
+    """Level 0 has enough gain, and level 1 has not."""
+    rule, found, measured = gain(0.5, window=1), [0], []
+    for _ in range(20):
+        measured.append(TOO_LITTLE if found[-1] else ENOUGH)
+        found = levels_of(rule, 2, *measured)
+    assert found == [0, 1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
+
+
+def test_too_little_gain_goes_back_to_the_first_level():
+    measured = [ENOUGH] * 3 + [TOO_LITTLE] * 4
+    assert levels_of(gain(0.5, window=1), 4, *measured) == [0, 1, 2, 3, 2, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0,), r"minimum is the least fraction of the energy to send, in \(0, 1\]"),
+        ((1.1,), "minimum is"),
+        ((0.5, 0), "window is the number of steps"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        gain(*arguments)
