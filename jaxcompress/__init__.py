@@ -81,6 +81,7 @@ from jaxcompress.profiling.collective import Collective, Traffic
 from jaxcompress.profiling.error_memory import error_memory
 from jaxcompress.profiling.hlo_traffic import traffic_of_hlo
 from jaxcompress.profiling.jaxpr_traffic import traffic_of_jaxpr
+from jaxcompress.profiling.link_rate import measure_bandwidth
 from jaxcompress.profiling.monitor import monitor, monitor_metrics
 from jaxcompress.profiling.traffic import traffic
 from jaxcompress.routing.adaptive import adaptive, levels
@@ -195,6 +196,7 @@ __all__ = [
     "schedule",
     "dgc_warmup",
     "warmup",
+    "measure_bandwidth",
     "monitor",
     "monitor_metrics",
     "traffic",

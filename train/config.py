@@ -145,6 +145,10 @@ class Config:
     """
     outer_momentum: float = 0.9
     """With outer_optimizer nesterov: its momentum, in [0, 1)."""
+    measure_bandwidth_every_steps: int = 50
+    """With the rule bandwidth in adaptive: steps between two measurements of the link, at least 1;
+    each sends about 1 MB.
+    """
     micro_batches: int = 1
     """Parts of a worker's batch that are processed one after the other, to save memory; their
     gradients are sent once.

@@ -47,6 +47,10 @@ RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
         lambda c: c.outer_learning_rate is None or 0 < c.outer_learning_rate < math.inf,
     ),
     "outer_momentum": ("in [0, 1)", lambda c: 0 <= c.outer_momentum < 1),
+    "measure_bandwidth_every_steps": (
+        "at least 1",
+        lambda c: c.measure_bandwidth_every_steps >= 1,
+    ),
     "micro_batches": ("at least 1", lambda c: c.micro_batches >= 1),
     "max_skipped_steps": ("at least 0", lambda c: c.max_skipped_steps >= 0),
     "seed": ("from 0 to 2**32 - 1", lambda c: 0 <= c.seed < 2**32),

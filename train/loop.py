@@ -15,6 +15,7 @@ from train.console import Reporter, say_finished
 from train.data.batches import test_batches, train_batches
 from train.data.registry import load_dataset
 from train.errors import user_input
+from train.levels import LinkRate, SentBytes, first_rate, number_of_levels
 from train.metrics import Summary, compression_metrics
 from train.models.build_model import build_model
 from train.optimizer import local_momentum, make_optimizer, make_schedule
@@ -80,7 +81,8 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                 if is_sharded(mesh):
                     average = jaxcompress.on_shards(average, variables[0])
                 optimizer = make_optimizer(config, average, schedule, axes)
-            return build_program(loss, optimizer, variables, example, mesh, config)
+            given = first_rate(compressor, mesh)
+            return build_program(loss, optimizer, variables, example, mesh, config, given)
 
         # Step: compiled, and restored from the last checkpoint.
         state, program = build(config, run.compressor)
@@ -90,7 +92,8 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         if config.period is not None or not is_dense(run.compressor):
             # To be counted; it never runs.
             dense = build(dataclasses.replace(config, period=None), jaxcompress.dense())[1]
-        sent = count_bytes(program, dense, has_choices(config, run.compressor), plan)
+        levels = number_of_levels(run.compressor)
+        sent = count_bytes(program, dense, has_choices(config, run.compressor), levels, plan)
         take_step, end_period = program.compile(), None
         if config.period is not None and plan.total % config.period:
             end_period = program.compile_end()
@@ -101,11 +104,12 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         kept = max(plan.per_epoch, plan.log_every, config.max_skipped_steps + 1)
         history = History(kept, progress.history, progress.skipped)
         reporter.introduce(state.params, sent)
+        link, sent_bytes = LinkRate(run), SentBytes(sent.by_level, state.opt_state)
 
         def bytes_until(step: int) -> float:
             # In other parts of the run there may have been other workers.
             averages = plan.averages(step) - plan.averages(progress.step)
-            return progress.bytes_sent + averages * sent.peak
+            return progress.bytes_sent + sent_bytes.of(averages, sent.peak, state.opt_state)
 
         def save(step: int, summary: Summary | None = None) -> None:
             if checkpoints is not None:
@@ -130,7 +134,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         for step in range(progress.step + 1, plan.total + 1):
             # The host makes the next batch while the devices take this step.
             batch = jaxcompress.shard_batch(next(batches), mesh, rows)
-            *arrays, metrics = take_step(*state, batch)
+            *arrays, metrics = take_step(*state, batch, **link.given(step, state))
             state = TrainState(*arrays)
             if step == plan.total and end_period is not None:
                 state = end_period(state)
@@ -148,6 +152,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                     "bytes_sent": bytes_until(step),  # by one worker since the start
                     "skipped_steps": history.skipped(),
                     **compression_metrics(state.opt_state),
+                    **link.metrics(),
                     "steps_per_second": (step - logged_step) / (now - logged_at),
                 }
                 logged_at, logged_step = now, step
@@ -175,6 +180,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
             final_bytes_per_step=sent.final,
             dense_bytes_per_step=sent.dense,
             peak_bytes_per_step=sent.peak,
+            mean_bytes_per_step=bytes_until(plan.total) / plan.total,
             seconds=round(progress.seconds + time.monotonic() - started, 3),
         )
         save(plan.total, summary)

@@ -39,6 +39,7 @@ class Summary(TypedDict):
     # sent in each step with the compressor `dense()` and without a period
     dense_bytes_per_step: float
     peak_bytes_per_step: float  # in the step that ends a period; without one, bytes_per_step
+    mean_bytes_per_step: float  # over the whole run, by the levels that adaptive took
     # in the training loop with evaluation and checkpoints, without compilation; over all its parts
     seconds: float
 
@@ -84,9 +85,19 @@ class MetricsLog:
 
 
 def compression_metrics(opt_state: optax.OptState) -> dict[str, float]:
-    """What `jaxcompress.monitor` measured in the last step, averaged over the workers."""
+    """What `jaxcompress.monitor` measured in the last step, averaged over the workers, and the
+    level of `adaptive`.
+    """
     means = _means(jaxcompress.monitor_metrics(opt_state))
-    return {name: float(value) for name, value in jax.device_get(means).items()}
+    levels = level_metrics(opt_state)
+    levels.pop("steps_at_level", None)
+    return {name: float(value) for name, value in jax.device_get(means | levels).items()}
+
+
+@jax.jit
+def level_metrics(opt_state: optax.OptState) -> dict[str, jax.Array]:
+    """`jaxcompress.levels`, in arrays that no step overwrites."""
+    return jaxcompress.levels(opt_state)
 
 
 @jax.jit

@@ -32,7 +32,7 @@ class TrainState(NamedTuple):
 class Program(NamedTuple):
     """A training step that is ready to compile, and its traffic."""
 
-    # () -> step, where step is (*state, batch) -> (*state, metrics) and donates its state
+    # () -> step, where step is (*state, batch, **given) -> (*state, metrics) and donates its state
     compile: Callable[[], Callable[..., Any]]
     traffic: Callable[..., jaxcompress.Traffic]  # (branch=…) -> what one worker sends in a step
     # () -> a function that averages now what is due later in the period
@@ -46,6 +46,8 @@ class BytesPerStep(NamedTuple):
     final: float  # of a switch, by its last choice, where a long enough run ends
     dense: float  # with dense() as the compressor, without a period
     peak: float  # in the step that ends a period; without one, as largest
+    # of adaptive, in a step that averages, by each of its levels; empty without one
+    by_level: tuple[float, ...] = ()
 
 
 def build_program(
@@ -55,10 +57,12 @@ def build_program(
     batch: Batch,
     mesh: Mesh,
     config: Config,
+    given: dict[str, jax.Array],
 ) -> tuple[TrainState, Program]:
     """The initial state, and one training step for batches like `batch` on the workers of `mesh`.
 
-    `variables` are the parameters and the running statistics, already on the mesh.
+    `variables` are the parameters and the running statistics, already on the mesh. `given` is what
+    the step is given by name, beside the batch.
     """
     axes, (params, batch_stats) = axes_of(mesh), variables
     make_step = jaxcompress.make_train_step
@@ -69,7 +73,7 @@ def build_program(
     def lower(step_mesh, *arguments):
         return make_step(
             loss_fn, optimizer, step_mesh, axes, micro_batches=config.micro_batches
-        ).trace(*arguments)
+        ).trace(*arguments, **given)
 
     shards = jaxcompress.shard_batch(batch, mesh, axes_of_rows(mesh))
     # The compressor sees the arrays of the model here for the first time, and may refuse them.
@@ -104,18 +108,24 @@ def _compile_end(
 
 
 def count_bytes(
-    program: Program, dense: Program, has_choices: bool, plan: StepPlan
+    program: Program, dense: Program, has_choices: bool, levels: int, plan: StepPlan
 ) -> BytesPerStep:
     """The bytes per step of a program, beside those of a `dense` one.
 
     With `has_choices` the last branch of a conditional is the final one. Other conditionals, such
     as that of `acp_sgd`, alternate between their branches. With a period, the last of two branches
-    is the step that ends it.
+    is the step that ends it. `levels` are those of an `adaptive`, and 0 without one.
     """
+    by_level = tuple(
+        program.traffic(
+            branch=lambda choices, level=level: choices[min(level, len(choices) - 1)]
+        ).wire_bytes
+        for level in range(levels)
+    )
     peak, dense_bytes = program.traffic().wire_bytes, dense.traffic().wire_bytes
     final = program.traffic(branch=lambda choices: choices[-1]).wire_bytes if has_choices else peak
     if plan.period is None:
-        return BytesPerStep(peak, final, dense_bytes, peak)
+        return BytesPerStep(peak, final, dense_bytes, peak, by_level)
     # Within a period workers send nothing to one another.
     share = plan.averages(plan.total) / plan.total
-    return BytesPerStep(peak * share, final * share, dense_bytes, peak)
+    return BytesPerStep(peak * share, final * share, dense_bytes, peak, by_level)

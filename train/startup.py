@@ -39,6 +39,7 @@ _MAY_CHANGE_ON_RESUME = _MAY_DIFFER_BETWEEN_PROCESSES | {
     "log_every_steps",
     "keep_checkpoints",
     "max_skipped_steps",
+    "measure_bandwidth_every_steps",
     # `restore_state` makes the state of other workers.
     "workers",
 }
@@ -109,9 +110,11 @@ def contains(compressor: jaxcompress.Compressor, *constructors: Callable) -> boo
 def has_choices(config: Config, compressor: jaxcompress.Compressor) -> bool:
     """Whether a run ends with other messages than it begins with.
 
-    A switch moves from one compressor to the next; some optimizers begin with dense steps.
+    A switch moves from one compressor to the next, and adaptive to any; some optimizers begin with
+    dense steps.
     """
-    switches = contains(compressor, jaxcompress.switch, jaxcompress.dgc_warmup)
+    choosing = jaxcompress.switch, jaxcompress.dgc_warmup, jaxcompress.adaptive
+    switches = contains(compressor, *choosing)
     return switches or config.optimizer in MOMENTUM_SENDERS
 
 

@@ -17,7 +17,7 @@ from jaxcompress.rules.rule import GIVEN, Rule, Statistics, check_rule
 class AdaptiveState(NamedTuple):
     """The level, the state of its rule, and the state of every compressor."""
 
-    count: jax.Array  # int32 (): steps taken
+    steps: jax.Array  # int32 (levels,): steps taken at each level
     level: jax.Array  # int32 (): of the next step
     since: jax.Array  # int32 (): steps taken since the level last changed
     changes: jax.Array  # int32 (): how often it has changed
@@ -76,9 +76,10 @@ def adaptive(rule: Rule, *compressors: Compressor, dwell: int = 1) -> Compressor
     def init(key, params):
         state = rule.init()
         given = {name: jnp.float32(jnp.nan) for name in rule.needs if name in GIVEN}
-        count, since, changes = (jnp.zeros([], jnp.int32) for _ in range(3))
+        since, changes = (jnp.zeros([], jnp.int32) for _ in range(2))
+        steps = jnp.zeros(len(compressors), jnp.int32)
         inner = first_states(compressors, key, params)
-        return AdaptiveState(count, clipped(rule.index(state)), since, changes, given, state, inner)
+        return AdaptiveState(steps, clipped(rule.index(state)), since, changes, given, state, inner)
 
     def reduce(key, updates, state, axis_name):
         reduced, inner = reduce_by(compressors, state.level, key, updates, state.inner, axis_name)
@@ -88,7 +89,7 @@ def adaptive(rule: Rule, *compressors: Compressor, dwell: int = 1) -> Compressor
         if "mean" in rule.needs:
             found["mean"] = energy(reduced.mean)
         observed = rule.observe(
-            state.rule, Statistics(state.level, len(compressors), **found), state.count
+            state.rule, Statistics(state.level, len(compressors), **found), state.steps.sum()
         )
         finite = jnp.all(jnp.isfinite(jnp.stack([jnp.float32(0), *found.values()])))
         observed = jax.tree.map(lambda x, y: jnp.where(finite, x, y), observed, state.rule)
@@ -96,7 +97,7 @@ def adaptive(rule: Rule, *compressors: Compressor, dwell: int = 1) -> Compressor
         since = jnp.asarray(optax.safe_increment(state.since))
         changes = (level != state.level) & (since >= dwell)
         return reduced._replace(bits=bits), AdaptiveState(
-            count=jnp.asarray(optax.safe_increment(state.count)),
+            steps=state.steps.at[state.level].add(1),
             level=jnp.where(changes, level, state.level),
             since=jnp.where(changes, 0, since),
             changes=state.changes + changes.astype(jnp.int32),
@@ -150,8 +151,9 @@ def levels(opt_state: Any) -> dict[str, jax.Array]:
     """The levels of the next step in an optimizer's state; empty without an `adaptive`.
 
     Returns:
-      ``level``, float32 (), the mean over all `adaptive` in it, such as one for each bucket; and
-      ``level_changes``, int32 (), how often these have changed together.
+      ``level``, float32 (), the mean over all `adaptive` in it, such as one for each bucket;
+      ``level_changes``, int32 (), how often these have changed together; and ``steps_at_level``,
+      float32 (levels,), the steps taken at each level, the mean over all `adaptive`.
 
     Example:
       >>> levels(())
@@ -159,9 +161,13 @@ def levels(opt_state: Any) -> dict[str, jax.Array]:
     """
     if not (nodes := _nodes(opt_state)):
         return {}
+    # In a sharded model each shard has a level, (shards,), and steps (shards, levels).
+    steps = [node.steps.reshape(-1, node.steps.shape[-1]).mean(0) for node in nodes]
+    longest = max(one.size for one in steps)
     return {
         "level": jnp.stack([jnp.mean(node.level.astype(jnp.float32)) for node in nodes]).mean(),
         "level_changes": sum((jnp.sum(node.changes) for node in nodes), jnp.int32(0)),
+        "steps_at_level": jnp.stack([jnp.pad(x, (0, longest - x.size)) for x in steps]).mean(0),
     }
 
 

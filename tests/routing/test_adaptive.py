@@ -120,7 +120,7 @@ def test_a_step_that_is_not_finite_does_not_count():
     bad["vector"] = bad["vector"].at[1, 3].set(jnp.nan)
     after = run(compressor, bad, state).state
     assert_same_bits(after.rule, state.rule)
-    assert (int(after.level), int(after.count)) == (0, 1)
+    assert (int(after.level), after.steps.tolist()) == (0, [1, 0])
     assert int(run(compressor, random_updates(1, TREE), after).state.level) == 1
 
 
@@ -225,6 +225,12 @@ def test_each_part_of_a_partition_has_a_level_of_its_own():
     *_, last = outcomes(compressor, 1)
     found = levels(last.state)
     assert (float(found["level"]), int(found["level_changes"])) == (0.5, 1)
+    assert found["steps_at_level"].tolist() == [1, 0]
+
+
+def test_steps_are_counted_at_each_level():
+    *_, last = outcomes(adaptive(asked([0, 7, 7, -3, 1]), dense(), top_k(0.1)), 5)
+    assert levels(last.state)["steps_at_level"].tolist() == [3, 2]
 
 
 def test_levels_of_a_state_without_any_are_empty():
