@@ -1,0 +1,99 @@
+"""Training with adaptive levels: their log, their bytes, the rate of the link, interruption."""
+
+import dataclasses
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from train_helpers import ALONE, saved_arrays, summary_of, train_together
+
+from train.config import Config
+from train.errors import InputError
+from train.loop import train
+from train.signals import InterruptedRunError, ReceivedSignal
+
+# An epoch of the digits has 11 steps.
+RULE = "accordion(threshold=100.0, every=3)"  # weak, weak until the second decision, then strong
+ADAPTIVE = Config(
+    **ALONE,
+    workers=4,
+    vmap=True,
+    epochs=1.0,
+    compressor=f"error_feedback(adaptive({RULE}, top_k(0.2), top_k(0.01)))",
+    log_every_steps=1,
+)
+
+
+class StopAfter(ReceivedSignal):
+    """SIGTERM that is received after so many steps."""
+
+    def __init__(self, steps: int):
+        self._left = steps
+
+    @property
+    def signal_number(self):
+        """A run asks for it after every step."""
+        self._left -= 1
+        return signal.SIGTERM if self._left <= 0 else None
+
+
+def lines_of(workdir: str) -> list[dict]:
+    lines = (Path(workdir) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [line for line in map(json.loads, lines) if "level" in line]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run of 11 steps and its summary."""
+    config = dataclasses.replace(ADAPTIVE, workdir=str(tmp_path_factory.mktemp("run")))
+    return config, train(config)
+
+
+def test_levels_and_their_bytes_are_logged(whole):
+    config, summary = whole
+    lines = lines_of(config.workdir)
+    assert [line["level"] for line in lines] == [0] * 5 + [1] * 6
+    assert [line["level_changes"] for line in lines] == [0] * 5 + [1] * 6
+    weak, strong = summary["bytes_per_step"], summary["final_bytes_per_step"]
+    # The level of a line is that of the next step: six steps were weak and five strong.
+    assert lines[5]["bytes_sent"] == 6 * weak
+    assert lines[-1]["bytes_sent"] == 6 * weak + 5 * strong
+    assert summary["mean_bytes_per_step"] == pytest.approx((6 * weak + 5 * strong) / 11)
+    assert strong < weak / 5
+
+
+@pytest.mark.parametrize("steps", [2, 7])
+def test_a_run_that_stops_between_two_decisions_resumes_as_it_was(whole, steps, tmp_path):
+    config, summary = whole
+    again = dataclasses.replace(config, workdir=str(tmp_path))
+    with pytest.raises(InterruptedRunError, match=f"stopped after step {steps}"):
+        train(again, StopAfter(steps))
+    resumed = train(again)
+    assert resumed | {"seconds": 0} == summary | {"seconds": 0}
+    one, other = (saved_arrays(Path(each.workdir), 11) for each in (config, again))
+    assert one.keys() == other.keys()
+    assert all((one[name] == other[name]).all() for name in one)
+
+
+def test_two_processes_measure_the_link_and_agree_on_the_level(tmp_path):
+    """No link has 1,000 Tbit/s, so the level is the strongest once it was measured."""
+    text = "error_feedback(adaptive(bandwidth(1e15), top_k(0.2), top_k(0.01)))"
+    options = (*("--workers", "2", "--epochs", "1", "--log-every-steps", "1"), "--compressor", text)
+    runs = train_together(*[(*options, "--workdir", str(tmp_path))] * 2)
+    summary = summary_of(runs[0])
+    lines = lines_of(str(tmp_path))
+    assert [line["level"] for line in lines] == [1] * 11
+    assert 0 < lines[0]["bandwidth"] < 1e15
+    assert summary["mean_bytes_per_step"] < summary["bytes_per_step"]
+
+
+def test_levels_that_need_the_loss_are_refused_with_a_period():
+    text = "error_feedback(adaptive(accuracy(3.0), top_k(0.2), top_k(0.01)))"
+    with pytest.raises(InputError, match="reads the training loss.*take another rule"):
+        train(dataclasses.replace(ADAPTIVE, compressor=text, period=4))
+
+
+def test_the_steps_between_two_measurements_are_at_least_one():
+    with pytest.raises(InputError, match="measure_bandwidth_every_steps must be at least 1; got 0"):
+        train(dataclasses.replace(ADAPTIVE, measure_bandwidth_every_steps=0))
