@@ -91,6 +91,17 @@ REFERENCE = {
         "traffic_of_jaxpr",
         "traffic_of_hlo",
         "monitor_metrics",
+        "measure_bandwidth",
+    ),
+    "Levels": (
+        "accordion",
+        "gradient_norm",
+        "gain",
+        "bandwidth",
+        "accuracy",
+        "schedule",
+        "levels",
+        "sensitivity",
     ),
     "Labels and schedules": (
         "by_path",
@@ -127,6 +138,7 @@ OUTER = (
     "ef21({})",
     "partition({{'matrix': {}, 'rest': dense()}}, by_shape())",
     "switch(warmup(9), dense(), {})",
+    "adaptive(gain(0.5), dense(), {})",
     "monitor({})",
 )
 INNER = (

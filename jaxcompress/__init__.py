@@ -83,6 +83,7 @@ from jaxcompress.profiling.hlo_traffic import traffic_of_hlo
 from jaxcompress.profiling.jaxpr_traffic import traffic_of_jaxpr
 from jaxcompress.profiling.link_rate import measure_bandwidth
 from jaxcompress.profiling.monitor import monitor, monitor_metrics
+from jaxcompress.profiling.sensitivity import sensitivity
 from jaxcompress.profiling.traffic import traffic
 from jaxcompress.routing.adaptive import adaptive, levels
 from jaxcompress.routing.kinds import embeddings, first_and_last, norms_and_biases
@@ -194,6 +195,7 @@ __all__ = [
     "bandwidth",
     "accuracy",
     "schedule",
+    "sensitivity",
     "dgc_warmup",
     "warmup",
     "measure_bandwidth",

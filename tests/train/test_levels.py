@@ -90,7 +90,7 @@ def test_two_processes_measure_the_link_and_agree_on_the_level(tmp_path):
 
 def test_levels_that_need_the_loss_are_refused_with_a_period():
     text = "error_feedback(adaptive(accuracy(3.0), top_k(0.2), top_k(0.01)))"
-    with pytest.raises(InputError, match="reads the training loss.*take another rule"):
+    with pytest.raises(InputError, match=r"reads the training loss.*take another rule"):
         train(dataclasses.replace(ADAPTIVE, compressor=text, period=4))
 
 
