@@ -1,0 +1,1 @@
+"""Bytes and scores of levels that adapt, beside their fixed levels."""

@@ -1,0 +1,125 @@
+"""How many bytes do levels that adapt save, and at which score?
+
+    python -m benchmarks.adaptive_levels                     three tasks, three seeds: an hour
+    python -m benchmarks.adaptive_levels --task transformer  some tasks; other rows stay
+    python -m benchmarks.adaptive_levels --seeds 100         the seed with which rules were set
+    python -m benchmarks.adaptive_levels --task              the table of the file
+
+Four workers train a model whose compressor has a weak and a strong level: alone, and under each
+rule of `jaxcompress.adaptive`. All runs of a seed start from the same parameters and see the same
+batches. Scores are of the validation split. The workers share one device, since this is about
+scores; bytes are counted as if they did not. A run that is in the file, made at this commit, is not
+repeated. The columns:
+
+- `score`: `test_accuracy` of images, `test_loss` of text, both of the validation split.
+- `bytes_per_step`: what a worker sends, averaged over the run, by the levels that it took.
+"""
+
+import dataclasses
+import statistics
+from typing import Any
+
+import tyro
+
+from benchmarks.adaptive_levels.runs import CHOICE_SEED, TASKS, Run, runs
+from benchmarks.common.environment import environment
+from benchmarks.common.pages import REPOSITORY, markdown, spread, write_between
+from benchmarks.common.results import Results, Row, position
+from benchmarks.common.training_run import summary
+
+PAGE = REPOSITORY / "docs/adaptive.md"
+KINDS = ("dense", "weak", "accordion", "gradient_norm", "gain", "accuracy", "schedule", "strong")
+
+
+def _order(row: Row) -> tuple:
+    kind = position(KINDS, str(row["rule"]).split("(")[0])
+    return position(list(TASKS), row["task"]), kind, row["rule"], int(row["seed"])
+
+
+RESULTS = Results("adaptive_levels.csv", ("task", "rule", "seed"), _order)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Which runs."""
+
+    task: tuple[str, ...] = tuple(TASKS)
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+
+def main(options: Options) -> None:
+    """Runs one after the other, a seed after the other, saving after each."""
+    about = environment()
+    for seed in options.seeds:
+        for task in options.task:
+            for run in runs(task, seed):
+                if not RESULTS.measured(run._asdict(), about["commit"]):
+                    RESULTS.save([about | measure(run)])
+    if compared := [row for row in RESULTS.read() if int(row["seed"]) != CHOICE_SEED]:
+        text = markdown(table(compared))
+        print(text)
+        write_between(PAGE, "adaptive_levels", text)
+
+
+def measure(run: Run) -> Row:
+    """One row: what `run` scores and sends."""
+    found = summary(run.arguments())
+    row = run._asdict() | {
+        "compressor": run.compressor(),
+        "score": found[TASKS[run.task].score],
+        "bytes_per_step": found["mean_bytes_per_step"],
+        "dense_bytes_per_step": found["dense_bytes_per_step"],
+        "steps": found["steps"],
+        "command": found["command"],
+    }
+    print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    return row
+
+
+def table(rows: list[Row]) -> list[dict[str, Any]]:
+    """One line for each task and rule: means over seeds, and the difference to the weak level."""
+    lines = []
+    for task, rule in dict.fromkeys((row["task"], row["rule"]) for row in rows):
+        mine, weak = _of(rows, task, rule), _of(rows, task, "weak")
+        sent = statistics.fmean(float(row["bytes_per_step"]) for row in mine.values())
+        scores = [float(row["score"]) for row in mine.values()]
+        of_weak = [float(row["bytes_per_step"]) for row in weak.values()]
+        lines.append(
+            {
+                "task": task,
+                "level": f"`{_level(task, rule)}`",
+                "bytes a step": f"{sent:,.0f}",
+                "times fewer than weak": f"{statistics.fmean(of_weak) / sent:.2f}" if weak else "",
+                "accuracy, or loss of the transformer": spread(scores, 4),
+                "beyond weak": _difference(mine, weak),
+                "seeds": len(scores),
+            }
+        )
+    return lines
+
+
+def _level(task: str, rule: str) -> str:
+    fixed = {"dense": "dense()", "weak": TASKS[task].weak, "strong": TASKS[task].strong}
+    return fixed.get(rule, rule)
+
+
+def _of(rows: list[Row], task: str, rule: str) -> dict[str, Row]:
+    """The row of each seed."""
+    return {row["seed"]: row for row in rows if (row["task"], row["rule"]) == (task, rule)}
+
+
+def _difference(mine: dict[str, Row], weak: dict[str, Row]) -> str:
+    """Mean and standard error of the differences of paired seeds."""
+    differences = [
+        float(row["score"]) - float(weak[seed]["score"])
+        for seed, row in mine.items()
+        if seed in weak
+    ]
+    if len(differences) < 2:
+        return f"{differences[0]:+.4f}" if differences else ""
+    error = statistics.stdev(differences) / len(differences) ** 0.5
+    return f"{statistics.fmean(differences):+.4f} ± {error:.4f}"
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options, description=__doc__))

@@ -1,0 +1,1 @@
+"""Steps per second over a link whose rate changes while workers train."""

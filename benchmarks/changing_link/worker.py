@@ -1,0 +1,74 @@
+"""One host, which trains a transformer together with the others and watches its link.
+
+`benchmarks.changing_link` starts it in a network namespace:
+
+    python -m benchmarks.changing_link.worker RANK WORKERS ADDRESS "dense()"
+
+ADDRESS is that of rank 0.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import jaxcompress
+from benchmarks.hosts.jax_host import barrier, join, versions
+from benchmarks.hosts.worker import serve
+from train.models.build_model import build_model
+from train.sharding import init_on_mesh
+from train.task import make_loss
+
+CHARACTERS, CONTEXT, ROWS_OF_A_HOST = 65, 64, 8
+SIZE = {"width": 128, "layers": 5, "heads": 4}  # 1 million parameters
+MEASURED_EVERY = 10  # steps
+
+
+def main(rank: int, workers: int, address: str, expression: str) -> None:
+    """Joins the others, compiles, and serves the step."""
+    mesh = join(rank, workers, address)
+    random = np.random.default_rng(rank)
+    text = random.integers(CHARACTERS, size=(ROWS_OF_A_HOST, CONTEXT + 1), dtype=np.int32)
+    batch = {"inputs": text[:, :-1], "labels": text[:, 1:]}
+    model = build_model("transformer", CHARACTERS, (CONTEXT,), transformer_size=SIZE)
+    params, _ = init_on_mesh(model, batch, 0, mesh)
+    average = jaxcompress.compress(jaxcompress.parse(expression))
+    optimizer = optax.chain(average, optax.adamw(1e-3))
+    state = jaxcompress.init_state(optimizer, params, mesh)
+    batch = jaxcompress.shard_batch(batch, mesh)
+    step = jaxcompress.make_train_step(make_loss(model), optimizer, mesh)
+    about = {**versions(), "parameters": sum(x.size for x in jax.tree.leaves(params))}
+    adapts = "adaptive" in expression
+    program = repeated(step, params, state, batch, mesh, adapts)
+    serve(about, {"step": program}, barrier(mesh))
+
+
+def repeated(
+    step: Callable, params: Any, state: Any, batch: Any, mesh: Any, adapts: bool
+) -> Callable[[], dict[str, float]]:
+    """One training step per call; every tenth first measures the link, if the level adapts."""
+    held, taken, rate = [params, state], 0, np.inf
+    read = jax.jit(jaxcompress.levels)
+
+    def program() -> dict[str, float]:
+        nonlocal taken, rate
+        if not adapts:
+            *held[:], _, _ = step(*held, {}, batch)
+            jax.block_until_ready(held)
+            return {}
+        if taken % MEASURED_EVERY == 0:
+            rate = jaxcompress.measure_bandwidth(mesh)
+        taken += 1
+        *held[:], _, _ = step(*held, {}, batch, bandwidth=jnp.float32(rate))
+        jax.block_until_ready(held)
+        return {"level": float(read(held[1])["level"]), "bandwidth": rate}
+
+    return program
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])
