@@ -77,14 +77,15 @@ def check_state(state: Any, expected: Any) -> None:
 
 def check_given(state: Any, axis_name: AxisName, **values: Any) -> None:
     """ValueError if a rule lacks the loss, or a value may differ between workers."""
-    if "loss" in given_names(state) and values["loss"] is None:
+    needed = given_names(state)
+    if "loss" in needed and values["loss"] is None:
         raise ValueError(
-            "the rule of adaptive reads the training loss, and this step does not give it. Call"
-            " update(…, loss=loss) with the mean over workers, as make_train_step does. With"
-            " periods there is no such loss: take another rule."
+            "the rule of adaptive reads the training loss, and here it is not given. A step of your"
+            " own calls update(…, loss=loss) with the mean over workers, as make_train_step does."
+            " With periods, and optimizers that send their momentum, take another rule."
         )
     for name, value in values.items():
-        if value is not None and may_differ(value, axis_name):
+        if name in needed and isinstance(value, jax.Array) and may_differ(value, axis_name):
             raise ValueError(
                 f"{name} differs between workers, and a level must not: average it first, as in"
                 f" jax.lax.pmean({name}, {axis_name!r})."

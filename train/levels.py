@@ -6,35 +6,47 @@ import jax
 import numpy as np
 
 import jaxcompress
+from train.config import Config
 from train.metrics import level_metrics
+from train.optimizer import MOMENTUM_SENDERS
 from train.processes import Mesh, axes_of
-from train.startup import Run
+from train.program import BytesPerStep
 
 
-def adaptives(compressor: jaxcompress.Compressor) -> list[dict[str, Any]]:
-    """The arguments of every `adaptive` in a compressor."""
-    calls = [one.call for one in jaxcompress.walk(compressor)]
-    return [call.arguments for call in calls if call and call.constructor is jaxcompress.adaptive]
+def adaptive_states(opt_state: Any) -> list[jaxcompress.AdaptiveState]:
+    """Every state of an `adaptive`, but those inside others."""
+
+    def found(node):
+        return isinstance(node, jaxcompress.AdaptiveState)
+
+    return [node for node in jax.tree.leaves(opt_state, is_leaf=found) if found(node)]
 
 
-def number_of_levels(compressor: jaxcompress.Compressor) -> int:
-    """The most levels of an `adaptive`; 0 without one."""
-    return max((len(one["compressors"]) for one in adaptives(compressor)), default=0)
+def counted_levels(config: Config, states: list[jaxcompress.AdaptiveState]) -> int:
+    """The levels whose bytes are counted one by one, those of a single `adaptive`; else 0.
+
+    Several have levels of their own, and so have the buckets and shards of one. Optimizers that
+    send their momentum begin with dense steps. Then all steps count as those that send the most.
+    """
+    (one, *others) = states or [None]
+    if one is None or others or one.level.ndim or config.optimizer in MOMENTUM_SENDERS:
+        return 0
+    return one.steps.size
 
 
-def first_rate(compressor: jaxcompress.Compressor, mesh: Mesh) -> dict[str, jax.Array]:
+def first_rate(opt_state: Any, mesh: Mesh) -> dict[str, jax.Array]:
     """What a step is given beside the batch: the rate of the link, if a rule needs it."""
-    needed = any("bandwidth" in one["rule"].needs for one in adaptives(compressor))
-    return {"bandwidth": _placed(np.inf, mesh)} if needed else {}
+    needed = any("bandwidth" in state.given for state in adaptive_states(opt_state))
+    return {"bandwidth": _placed(np.nan, mesh)} if needed else {}
 
 
 class LinkRate:
     """Measures the rate of the link now and then, if a rule needs it."""
 
-    def __init__(self, run: Run):
-        """Measures nothing yet."""
-        self._mesh, self._every = run.mesh, run.config.measure_bandwidth_every_steps
-        self._given = first_rate(run.compressor, run.mesh)
+    def __init__(self, opt_state: Any, mesh: Mesh, every_steps: int):
+        """Measures nothing yet: until then the rate of a restored state counts."""
+        self._mesh, self._every = mesh, every_steps
+        self._given = first_rate(opt_state, mesh)
 
     def given(self, step: int, state: Any) -> dict[str, jax.Array]:
         """What this step is given. Measuring waits for the steps before, whose result is `state`.
@@ -55,23 +67,24 @@ class LinkRate:
 class SentBytes:
     """What one worker has sent since the start of this part of the run."""
 
-    def __init__(self, by_level: tuple[float, ...], opt_state: Any):
-        """`by_level` is what one average sends at each level; empty without `adaptive`."""
-        self._by_level = by_level
+    def __init__(self, sent: BytesPerStep, opt_state: Any):
+        """Counts from the state at the start of this part."""
+        self._sent = sent
         self._before = self._steps(opt_state)
 
-    def of(self, averages: int, peak: float, opt_state: Any) -> float:
-        """Bytes of so many averages: `peak` each, or those of their levels.
+    def of(self, averages: int, opt_state: Any) -> float:
+        """Bytes of so many averages, at the levels that they took.
 
-        Levels are exact for one `adaptive`. Those of several are averaged.
+        A skipped step, which is not counted at any level, sends as the mean of the others.
         """
-        if not self._by_level:
-            return averages * peak
-        return float(np.dot(self._steps(opt_state) - self._before, self._by_level))
+        steps = self._steps(opt_state) - self._before
+        if not self._sent.by_level or not steps.sum():
+            return averages * self._sent.peak
+        return averages * float(steps @ self._sent.by_level) / steps.sum().item()
 
     def _steps(self, opt_state: Any) -> np.ndarray:
         """The averages taken at each level."""
-        if not self._by_level:
+        if not self._sent.by_level:
             return np.zeros(0)
         return np.asarray(level_metrics(opt_state)["steps_at_level"], np.float64)
 

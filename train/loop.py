@@ -15,7 +15,7 @@ from train.console import Reporter, say_finished
 from train.data.batches import test_batches, train_batches
 from train.data.registry import load_dataset
 from train.errors import user_input
-from train.levels import LinkRate, SentBytes, first_rate, number_of_levels
+from train.levels import LinkRate, SentBytes, adaptive_states, counted_levels, first_rate
 from train.metrics import Summary, compression_metrics
 from train.models.build_model import build_model
 from train.optimizer import local_momentum, make_optimizer, make_schedule
@@ -81,8 +81,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                 if is_sharded(mesh):
                     average = jaxcompress.on_shards(average, variables[0])
                 optimizer = make_optimizer(config, average, schedule, axes)
-            given = first_rate(compressor, mesh)
-            return build_program(loss, optimizer, variables, example, mesh, config, given)
+            return build_program(loss, optimizer, variables, example, mesh, config, first_rate)
 
         # Step: compiled, and restored from the last checkpoint.
         state, program = build(config, run.compressor)
@@ -92,8 +91,9 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         if config.period is not None or not is_dense(run.compressor):
             # To be counted; it never runs.
             dense = build(dataclasses.replace(config, period=None), jaxcompress.dense())[1]
-        levels = number_of_levels(run.compressor)
-        sent = count_bytes(program, dense, has_choices(config, run.compressor), levels, plan)
+        adaptives = adaptive_states(state.opt_state)
+        choices = has_choices(config, run.compressor) or bool(adaptives)
+        sent = count_bytes(program, dense, choices, counted_levels(config, adaptives), plan)
         take_step, end_period = program.compile(), None
         if config.period is not None and plan.total % config.period:
             end_period = program.compile_end()
@@ -104,12 +104,13 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         kept = max(plan.per_epoch, plan.log_every, config.max_skipped_steps + 1)
         history = History(kept, progress.history, progress.skipped)
         reporter.introduce(state.params, sent)
-        link, sent_bytes = LinkRate(run), SentBytes(sent.by_level, state.opt_state)
+        link = LinkRate(state.opt_state, mesh, config.measure_bandwidth_every_steps)
+        sent_bytes = SentBytes(sent, state.opt_state)
 
         def bytes_until(step: int) -> float:
             # In other parts of the run there may have been other workers.
             averages = plan.averages(step) - plan.averages(progress.step)
-            return progress.bytes_sent + sent_bytes.of(averages, sent.peak, state.opt_state)
+            return progress.bytes_sent + sent_bytes.of(averages, state.opt_state)
 
         def save(step: int, summary: Summary | None = None) -> None:
             if checkpoints is not None:

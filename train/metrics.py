@@ -39,7 +39,9 @@ class Summary(TypedDict):
     # sent in each step with the compressor `dense()` and without a period
     dense_bytes_per_step: float
     peak_bytes_per_step: float  # in the step that ends a period; without one, bytes_per_step
-    mean_bytes_per_step: float  # over the whole run, by the levels that adaptive took
+    # over the whole run, at the levels that one adaptive took; of several, and with buckets or
+    # shards, by the choices that send the most
+    mean_bytes_per_step: float
     # in the training loop with evaluation and checkpoints, without compilation; over all its parts
     seconds: float
 

@@ -1,7 +1,7 @@
 """The training step of a run: built for a mesh, compiled, and its traffic counted."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -46,7 +46,7 @@ class BytesPerStep(NamedTuple):
     final: float  # of a switch, by its last choice, where a long enough run ends
     dense: float  # with dense() as the compressor, without a period
     peak: float  # in the step that ends a period; without one, as largest
-    # of adaptive, in a step that averages, by each of its levels; empty without one
+    # of one adaptive, in a step that averages, at each of its levels; empty without
     by_level: tuple[float, ...] = ()
 
 
@@ -57,12 +57,12 @@ def build_program(
     batch: Batch,
     mesh: Mesh,
     config: Config,
-    given: dict[str, jax.Array],
+    first_given: Callable[[Any, Mesh], dict[str, jax.Array]],
 ) -> tuple[TrainState, Program]:
     """The initial state, and one training step for batches like `batch` on the workers of `mesh`.
 
-    `variables` are the parameters and the running statistics, already on the mesh. `given` is what
-    the step is given by name, beside the batch.
+    `variables` are the parameters and the running statistics, already on the mesh. `first_given`
+    tells what an optimizer's step is given by name, beside the batch.
     """
     axes, (params, batch_stats) = axes_of(mesh), variables
     make_step = jaxcompress.make_train_step
@@ -70,7 +70,7 @@ def build_program(
         make_step = jaxcompress.make_local_step
         batch_stats = jaxcompress.rows_of_workers(batch_stats, mesh, axes)
 
-    def lower(step_mesh, *arguments):
+    def lower(step_mesh, given, *arguments):
         return make_step(
             loss_fn, optimizer, step_mesh, axes, micro_batches=config.micro_batches
         ).trace(*arguments, **given)
@@ -80,14 +80,15 @@ def build_program(
     with user_input("compressor"):
         opt_state = jaxcompress.init_state(optimizer, params, mesh, axes)
         state = TrainState(params, opt_state, batch_stats)
-        lowered = lower(mesh, *state, shards).lower()
+        given = first_given(opt_state, mesh)
+        lowered = lower(mesh, given, *state, shards).lower()
     shapes = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
     )
     compile_end = functools.partial(_compile_end, optimizer, shapes, mesh)
     if isinstance(mesh, jaxcompress.VirtualMesh):
         # Workers on one device send nothing, so the traffic is that of as many devices.
-        jaxpr = lower(mesh.abstract, *state, shards).jaxpr
+        jaxpr = lower(mesh.abstract, given, *state, shards).jaxpr
         return state, Program(
             lowered.compile, functools.partial(jaxcompress.traffic_of_jaxpr, jaxpr), compile_end
         )
@@ -114,12 +115,10 @@ def count_bytes(
 
     With `has_choices` the last branch of a conditional is the final one. Other conditionals, such
     as that of `acp_sgd`, alternate between their branches. With a period, the last of two branches
-    is the step that ends it. `levels` are those of an `adaptive`, and 0 without one.
+    is the step that ends it. `levels` are those of the one `adaptive`, and 0 without.
     """
     by_level = tuple(
-        program.traffic(
-            branch=lambda choices, level=level: choices[min(level, len(choices) - 1)]
-        ).wire_bytes
+        program.traffic(branch=functools.partial(_at_level, level=level, levels=levels)).wire_bytes
         for level in range(levels)
     )
     peak, dense_bytes = program.traffic().wire_bytes, dense.traffic().wire_bytes
@@ -129,3 +128,15 @@ def count_bytes(
     # Within a period workers send nothing to one another.
     share = plan.averages(plan.total) / plan.total
     return BytesPerStep(peak * share, final * share, dense_bytes, peak, by_level)
+
+
+def _at_level(
+    choices: Sequence[jaxcompress.Traffic], level: int, levels: int
+) -> jaxcompress.Traffic:
+    """That of a level, if these are the levels of `adaptive`; else that which sends most.
+
+    Every level sends something, and a step within a period nothing.
+    """
+    if len(choices) == levels and all(one.wire_bytes for one in choices):
+        return choices[level]
+    return max(choices, key=lambda one: one.wire_bytes)

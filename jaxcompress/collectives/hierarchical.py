@@ -9,7 +9,7 @@ from jax import lax
 from optax import Updates
 
 from jaxcompress._compat import all_gather, axis_size, reduce_scatter
-from jaxcompress.base import AxisName, Compressor, PerWorker, Reduced, parseable
+from jaxcompress.base import AxisName, Compressor, PerWorker, Reduced, parseable, walk
 from jaxcompress.collectives.dense import dense
 from jaxcompress.ops.argument_checks import check_stateless
 from jaxcompress.ops.matrix_view import low_rank_shape
@@ -196,6 +196,13 @@ def _check(intra: Compressor, inter: Compressor) -> None:
             f" hierarchical(dense(), …); got intra={intra!r}."
         )
     check_stateless("hierarchical", inter)
+    names = [one.call.constructor.__name__ for one in walk(inter) if one.call]
+    if "adaptive" in names:
+        raise ValueError(
+            "inside hierarchical the devices of a node would adapt to other levels each: put the"
+            " rule around it, as in adaptive(rule, hierarchical(dense(), top_k(0.1)),"
+            f" hierarchical(dense(), top_k(0.01))); got {inter!r}."
+        )
 
 
 def _check_fits(state: Any, expected: Any) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
@@ -105,3 +106,18 @@ def check_sparsifies(outer: str, inner: Compressor) -> None:
             f"{outer} with masking resets the velocity of every entry sent, and {inner!r} sends a"
             f" part of all: no momentum would be left. Write {outer}({inner!r}, masking=False)."
         )
+
+
+def gives_an_index(schedule: Any) -> bool:
+    """Whether `schedule` maps a count to an integer; True if it reads a mesh axis."""
+    if not callable(schedule):
+        return False
+    try:
+        index = jax.eval_shape(
+            lambda count: jnp.asarray(schedule(count)), jax.ShapeDtypeStruct((), jnp.int32)
+        )
+    except NameError:
+        return True
+    except TypeError:
+        return False
+    return index.shape == () and jnp.issubdtype(index.dtype, jnp.integer)

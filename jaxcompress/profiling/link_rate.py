@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
-from jax.sharding import Mesh
+from jax.sharding import AbstractMesh, Mesh
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress.base import AxisName
@@ -46,7 +46,8 @@ def measure_bandwidth(
       Bits per second. Infinite for one worker, for a `VirtualMesh`, and where time cannot tell.
 
     Raises:
-      ValueError: if `size_bytes` or `repeats` is out of its range.
+      ValueError: if `size_bytes` or `repeats` is out of its range, or `mesh` has no devices or no
+        such axis.
 
     Example:
       >>> from jaxcompress.distributed.mesh import data_mesh
@@ -55,7 +56,9 @@ def measure_bandwidth(
     """
     check_integer("size_bytes", size_bytes, 2 * SMALL_BYTES, "the size of an all-reduce")
     check_integer("repeats", repeats, 1, "the number of all-reduces of each size")
-    if isinstance(mesh, VirtualMesh) or (workers := number_of_workers(mesh, axis_name)) == 1:
+    if isinstance(mesh, AbstractMesh):
+        raise ValueError("measure_bandwidth needs devices; got a mesh without hardware.")
+    if (workers := number_of_workers(mesh, axis_name)) == 1 or isinstance(mesh, VirtualMesh):
         return math.inf
     small, large = (
         min(_seconds(_all_reduce(mesh, axis_name, size)) for _ in range(repeats))

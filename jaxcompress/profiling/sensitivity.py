@@ -5,10 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxcompress.base import Compressor, notation_of
+from jaxcompress.collectives.finiteness import all_finite
 from jaxcompress.distributed.loss_function import with_extra
+from jaxcompress.feedback.memories import like_memory
 from jaxcompress.ops.argument_checks import check_fraction, check_stateless
 from jaxcompress.ops.trees import array_bits, energy, path_text
 from jaxcompress.routing.labels import by_path
@@ -39,11 +42,13 @@ def sensitivity(
     arguments, or on one, and pass the text of the result on. Choose anew after some thousand
     steps: gradients change. The memory of an `error_feedback` around it stays.
 
+    Sizes are those under `error_feedback`, which sends float32 also for bfloat16 parameters.
+
     Compare it with `global_top_k` at as many bytes, which has the least error of all selections.
 
     Args:
-      params: The parameters.
-      loss_fn: As for `make_train_step`: ``(params, batch) -> loss`` or ``(loss, metrics)``.
+      params: The parameters, all floating.
+      loss_fn: ``(params, batch) -> loss`` or ``(loss, metrics)``.
       batches: Batches that `loss_fn` takes, at least one; the error of several is more reliable.
       budget: The largest size of the messages, as a fraction of the dense gradient's, in (0, 1].
       levels: Compressors without memory, such as ``[top_k(0.001), top_k(0.01), top_k(0.1)]``.
@@ -52,7 +57,8 @@ def sensitivity(
       A `partition` of the levels by the paths of arrays, which can be written as text.
 
     Raises:
-      ValueError: if there is no level or no batch, a level is no compressor or has a memory, or
+      ValueError: if there is no level, no batch or no array, a level is no compressor or has a
+        memory, a parameter is not floating, two arrays have one path, a gradient is not finite, or
         the smallest messages exceed the budget.
 
     Example:
@@ -69,13 +75,16 @@ by_path({'a': 'top_k(0.01)', 'b': 'top_k(0.2)'}))
       <https://arxiv.org/abs/2210.17357>`_, 2022
     """
     check_fraction("budget", budget, "the size of the messages as a fraction of the gradient's")
-    if not levels:
+    if isinstance(levels, Compressor) or not isinstance(levels, list | tuple) or not levels:
         raise ValueError("sensitivity chooses among levels, as in [top_k(0.01), top_k(0.1)].")
     for one in levels:
         check_stateless("sensitivity", one)
+    _check_arrays(params)
     gradients = list(_gradients(params, loss_fn, batches))
     if not gradients:
         raise ValueError("sensitivity measures errors on batches, and got none.")
+    if not all(bool(all_finite(one)) for one in gradients):
+        raise ValueError("a gradient of these batches is not finite, so it has no error.")
     sizes = np.array([_sizes(one, params) for one in levels]).T
     errors = np.array([_errors(one, params, gradients) for one in levels]).T
     dense = np.array([array_bits(x) for x in jax.tree.leaves(params)])
@@ -130,12 +139,28 @@ def allocate(errors: np.ndarray, sizes: np.ndarray, budget: float) -> list[int]:
 def _gradients(params: Any, loss_fn: Callable, batches: Iterable[Any]) -> Iterable[Any]:
     loss_fn = with_extra(loss_fn)
     gradient = jax.jit(jax.grad(lambda params, batch: loss_fn(params, {}, batch)[0]))
-    return (gradient(params, batch) for batch in batches)
+    for batch in batches:
+        found = gradient(params, batch)
+        yield jax.tree.map(lambda x, like: x.astype(like.dtype), found, like_memory(params))
 
 
 def _sizes(compressor: Compressor, params: Any) -> list[int]:
     """Bits of the message of each array."""
-    return jax.tree.leaves(compressor.message_bits(params))
+    return jax.tree.leaves(compressor.message_bits(like_memory(params)))
+
+
+def _check_arrays(params: Any) -> None:
+    paths = [path_text(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    if not paths or len(set(paths)) < len(paths):
+        raise ValueError(
+            "sensitivity labels arrays by their paths, of which each has one; got"
+            f" {paths or 'no array'}."
+        )
+    for path, x in jax.tree_util.tree_leaves_with_path(params):
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            raise ValueError(
+                f"sensitivity takes floating parameters; {path_text(path)!r} is {x.dtype}."
+            )
 
 
 def _errors(compressor: Compressor, params: Any, gradients: list[Any]) -> np.ndarray:
@@ -151,7 +176,7 @@ def _errors(compressor: Compressor, params: Any, gradients: list[Any]) -> np.nda
         state = jax.tree.map(lambda x: x[0], state)
         return [energy(x) for x in jax.tree.leaves(reduced.residual)], state
 
-    state, total = compressor.init(jax.random.key(0), params), np.zeros(0)
+    state, total = compressor.init(jax.random.key(0), like_memory(params)), np.zeros(0)
     for step, gradient in enumerate(gradients):
         errors, state = one(jax.random.key(step), gradient, state)
         errors = np.asarray(jax.device_get(errors), np.float64)

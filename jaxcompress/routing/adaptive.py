@@ -18,6 +18,7 @@ class AdaptiveState(NamedTuple):
     """The level, the state of its rule, and the state of every compressor."""
 
     steps: jax.Array  # int32 (levels,): steps taken at each level
+    observed: jax.Array  # int32 (): steps that the rule has seen, all but those that are not finite
     level: jax.Array  # int32 (): of the next step
     since: jax.Array  # int32 (): steps taken since the level last changed
     changes: jax.Array  # int32 (): how often it has changed
@@ -37,7 +38,8 @@ def adaptive(rule: Rule, *compressors: Compressor, dwell: int = 1) -> Compressor
 
     After each step the rule sees ``|mean|^2`` and energies of updates and residuals, averaged over
     workers. If it asks for another level and the present one was held for `dwell` steps, the level
-    changes. A step whose measurements are not finite does not count.
+    changes. The rule does not see a step whose measurements are not finite. Steps are those that
+    average: with a period of 30, ``every=10`` is 300 training steps.
 
     How it travels: as the chosen compressor, and one all-reduce of 4 bytes for each energy that the
     rule needs; they are in its docstring. `bits` depends on the step and is float32. For
@@ -45,6 +47,7 @@ def adaptive(rule: Rule, *compressors: Compressor, dwell: int = 1) -> Compressor
 
     With buckets or in a `partition` each part has a level of its own. In a sharded model each
     device chooses for its shards, together with the devices of other workers that hold the same.
+    Put it around `hierarchical`, not inside: ``adaptive(rule, hierarchical(…), hierarchical(…))``.
 
     Args:
       rule: `accordion`, `gradient_norm`, `gain`, `bandwidth`, `accuracy`, `schedule`, or your own
@@ -74,12 +77,12 @@ def adaptive(rule: Rule, *compressors: Compressor, dwell: int = 1) -> Compressor
         return jnp.clip(jnp.asarray(index, jnp.int32), 0, last)
 
     def init(key, params):
-        state = rule.init()
+        state = jax.tree.map(jnp.asarray, rule.init())
         given = {name: jnp.float32(jnp.nan) for name in rule.needs if name in GIVEN}
-        since, changes = (jnp.zeros([], jnp.int32) for _ in range(2))
-        steps = jnp.zeros(len(compressors), jnp.int32)
+        observed, since, changes = (jnp.zeros([], jnp.int32) for _ in range(3))
+        steps, level = jnp.zeros(len(compressors), jnp.int32), clipped(rule.index(state))
         inner = first_states(compressors, key, params)
-        return AdaptiveState(steps, clipped(rule.index(state)), since, changes, given, state, inner)
+        return AdaptiveState(steps, observed, level, since, changes, given, state, inner)
 
     def reduce(key, updates, state, axis_name):
         reduced, inner = reduce_by(compressors, state.level, key, updates, state.inner, axis_name)
@@ -89,15 +92,16 @@ def adaptive(rule: Rule, *compressors: Compressor, dwell: int = 1) -> Compressor
         if "mean" in rule.needs:
             found["mean"] = energy(reduced.mean)
         observed = rule.observe(
-            state.rule, Statistics(state.level, len(compressors), **found), state.steps.sum()
+            state.rule, Statistics(state.level, len(compressors), **found), state.observed
         )
-        finite = jnp.all(jnp.isfinite(jnp.stack([jnp.float32(0), *found.values()])))
-        observed = jax.tree.map(lambda x, y: jnp.where(finite, x, y), observed, state.rule)
+        known = _known(found)
+        observed = jax.tree.map(lambda x, y: jnp.where(known, x, y), observed, state.rule)
         level = clipped(rule.index(observed))
         since = jnp.asarray(optax.safe_increment(state.since))
         changes = (level != state.level) & (since >= dwell)
         return reduced._replace(bits=bits), AdaptiveState(
             steps=state.steps.at[state.level].add(1),
+            observed=state.observed + known.astype(jnp.int32),
             level=jnp.where(changes, level, state.level),
             since=jnp.where(changes, 0, since),
             changes=state.changes + changes.astype(jnp.int32),
@@ -124,21 +128,37 @@ def _averaged(energies: Any, axis_name: AxisName) -> Any:
     return fused_mean(energies, axis_name) if energies else {}
 
 
+def _known(found: dict[str, jax.Array]) -> jax.Array:
+    """Whether all that a rule reads is finite; a link that is too fast to measure is infinite."""
+    finite = [
+        ~jnp.isnan(x) if name == "bandwidth" else jnp.isfinite(x) for name, x in found.items()
+    ]
+    return jnp.all(jnp.stack(finite)) if finite else jnp.bool_(True)
+
+
 def given_names(state: Any) -> set[str]:
     """What the rules in a state need from the caller: ``"loss"``, ``"bandwidth"``."""
     return {name for node in _nodes(state) for name in node.given}
 
 
 def with_given(state: Any, **values: Any) -> Any:
-    """`state` with these values, replicated scalars, for the rules that need them; None is none."""
-    new = {name: jnp.asarray(x, jnp.float32) for name, x in values.items() if x is not None}
+    """`state` with these values, replicated scalars, for the rules that need them.
+
+    None and NaN leave the last one as it is.
+
+    Raises:
+      ValueError: if a value that is needed is not one number.
+    """
+    needed = given_names(state)
+    values = {name: x for name, x in values.items() if name in needed and x is not None}
+    new = {name: _scalar(name, x) for name, x in values.items()}
 
     def one(node):
         if not isinstance(node, AdaptiveState):
             return node
         # A state of shards has one scalar for each.
         given = {
-            name: jnp.broadcast_to(new.get(name, old), old.shape)
+            name: jnp.where(jnp.isnan(x := new.get(name, old)), old, x)
             for name, old in node.given.items()
         }
         inner = tuple(with_given(part, **values) for part in node.inner)
@@ -147,12 +167,22 @@ def with_given(state: Any, **values: Any) -> Any:
     return jax.tree.map(one, state, is_leaf=_is_adaptive)
 
 
+def _scalar(name: str, value: Any) -> jax.Array:
+    try:
+        found = jnp.asarray(value, jnp.float32)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or found.ndim:
+        raise ValueError(f"{name} is one number for all workers; got {value!r}.")
+    return found
+
+
 def levels(opt_state: Any) -> dict[str, jax.Array]:
     """The levels of the next step in an optimizer's state; empty without an `adaptive`.
 
     Returns:
       ``level``, float32 (), the mean over all `adaptive` in it, such as one for each bucket;
-      ``level_changes``, int32 (), how often these have changed together; and ``steps_at_level``,
+      ``level_changes``, float32 (), how often these have changed together; and ``steps_at_level``,
       float32 (levels,), the steps taken at each level, the mean over all `adaptive`.
 
     Example:
@@ -166,7 +196,9 @@ def levels(opt_state: Any) -> dict[str, jax.Array]:
     longest = max(one.size for one in steps)
     return {
         "level": jnp.stack([jnp.mean(node.level.astype(jnp.float32)) for node in nodes]).mean(),
-        "level_changes": sum((jnp.sum(node.changes) for node in nodes), jnp.int32(0)),
+        "level_changes": sum(
+            (jnp.mean(node.changes.astype(jnp.float32)) for node in nodes), jnp.float32(0)
+        ),
         "steps_at_level": jnp.stack([jnp.pad(x, (0, longest - x.size)) for x in steps]).mean(0),
     }
 

@@ -9,6 +9,7 @@ import optax
 
 from jaxcompress._compat import may_differ
 from jaxcompress.base import Compressor, parseable
+from jaxcompress.ops.argument_checks import gives_an_index
 from jaxcompress.routing.branches import as_branches, check_branches, first_states, reduce_by
 
 
@@ -48,7 +49,7 @@ def switch(schedule: Callable[[jax.Array], Any], *compressors: Compressor) -> Co
       >>> switch(warmup(1000), dense(), top_k(0.01))
       switch(warmup(1000), dense(), top_k(0.01))
     """
-    if not callable(schedule) or isinstance(schedule, Compressor) or not _gives_an_index(schedule):
+    if not callable(schedule) or isinstance(schedule, Compressor) or not gives_an_index(schedule):
         raise ValueError(
             "switch begins with a schedule, as in switch(warmup(1000), dense(), top_k(0.01)); got"
             f" {schedule!r}."
@@ -70,14 +71,3 @@ def switch(schedule: Callable[[jax.Array], Any], *compressors: Compressor) -> Co
         return reduced, SwitchState(jnp.asarray(optax.safe_increment(state.count)), states)
 
     return as_branches(compressors, init, reduce)
-
-
-def _gives_an_index(schedule: Callable) -> bool:
-    """Whether `schedule` maps a count to an integer; True if it reads a mesh axis."""
-    try:
-        index = jax.eval_shape(schedule, jax.ShapeDtypeStruct((), jnp.int32))
-    except NameError:
-        return True
-    except TypeError:
-        return False
-    return getattr(index, "shape", None) == () and jnp.issubdtype(index.dtype, jnp.integer)

@@ -25,8 +25,9 @@ class AccuracyState(NamedTuple):
 def accuracy(limit: float, window: int = 100) -> Rule:
     """Goes to a weaker level where residuals are large and the loss does not fall.
 
-    Over each window it averages the loss and ``ratio = |residual| / |mean|``. Under error feedback
-    the residual is the memory, so the ratio is the size of what waits, in steps. After a window:
+    Over each window it averages the loss, and takes ``ratio = sqrt(sum |residual|^2 / sum
+    |mean|^2)``. Under error feedback the residual is the memory, so the ratio is the size of what
+    waits, in steps. After a window:
 
     - one level weaker if ``ratio > limit`` and the loss is not below that of the window before;
     - one level stronger if ``ratio < limit / 2`` and the loss is below it;

@@ -18,8 +18,9 @@ class GainState(NamedTuple):
     sent: jax.Array  # float32 (): sum over the window
     update: jax.Array  # float32 (): likewise
     steps: jax.Array  # int32 (): taken in this window
-    wait: jax.Array  # int32 (): windows to wait after the next failure
-    left: jax.Array  # int32 (): windows until it tries a stronger level
+    trying: jax.Array  # bool (): whether the level was reached by the last decision
+    wait: jax.Array  # int32 (): windows to wait after the next attempt that fails
+    left: jax.Array  # int32 (): windows until the next attempt, beyond the next one
     level: jax.Array  # int32 ()
 
 
@@ -30,7 +31,11 @@ def gain(minimum: float, window: int = 50) -> Rule:
     ``sent = update - residual``, where `update` includes the error memory outside. Energies are
     averaged over workers and over `window` steps. After each window, the rule tries the next
     stronger level if the gain is enough, and returns to the level before if it is not. A level that
-    fails is tried again after 1 window, then 2, 4, and so on up to 64.
+    fails is tried again after 1 window, then 2, 4, and so on up to 64, until an attempt succeeds.
+
+    It is for sparsifiers and quantisers, each of whose workers sends what is not in its residual.
+    The residuals of `two_phase`, `hierarchical` and low rank also depend on the other workers. The
+    ratio is then not the share of the energy that reached the average, and may even exceed 1.
 
     It needs two energies of all workers: one all-reduce of 8 bytes per step.
 
@@ -57,29 +62,35 @@ def gain(minimum: float, window: int = 50) -> Rule:
 
     def observe(state, statistics, count):
         del count
-        sent, update = state.sent + statistics.sent, state.update + statistics.update
-        steps = state.steps + 1
-        enough = sent >= minimum * update
-        tries = enough & (state.left <= 0)
-        at_end = GainState(
-            sent=jnp.float32(0),
-            update=jnp.float32(0),
-            steps=jnp.int32(0),
-            wait=jnp.where(enough, state.wait, jnp.minimum(2 * state.wait, MOST_WINDOWS)),
-            left=jnp.where(enough, jnp.maximum(state.left - 1, 0), state.wait),
-            level=jnp.clip(
-                statistics.level + jnp.where(tries, 1, jnp.where(enough, 0, -1)),
-                0,
-                statistics.levels - 1,
-            ).astype(jnp.int32),
+        sums = state._replace(
+            sent=state.sent + statistics.sent,
+            update=state.update + statistics.update,
+            steps=state.steps + 1,
         )
-        within = state._replace(sent=sent, update=update, steps=steps)
-        return jax.tree.map(lambda x, y: jnp.where(steps >= window, x, y), at_end, within)
+        # While `dwell` holds another level than the one asked for, there is nothing to decide.
+        decides = statistics.level == state.level
+        enough = sums.sent >= minimum * sums.update
+        rises = enough & (state.trying | (state.left == 0))
+        level = state.level + jnp.where(rises, 1, jnp.where(enough, 0, -1))
+        level = jnp.clip(level, 0, statistics.levels - 1).astype(jnp.int32)
+        failed = state.trying & ~enough
+        wait = jnp.where(state.trying, jnp.where(enough, 1, 2 * state.wait), state.wait)
+        decided = first()._replace(
+            trying=rises & (level != state.level),
+            wait=jnp.minimum(wait, MOST_WINDOWS),
+            left=jnp.where(failed, state.wait - 1, jnp.maximum(state.left - 1, 0)),
+            level=level,
+        )
+        undecided = state._replace(sent=jnp.float32(0), update=jnp.float32(0), steps=jnp.int32(0))
+        at_end = jax.tree.map(lambda x, y: jnp.where(decides, x, y), decided, undecided)
+        return jax.tree.map(lambda x, y: jnp.where(sums.steps >= window, x, y), at_end, sums)
+
+    def first():
+        energy, count = jnp.float32(0), jnp.int32(0)
+        return GainState(energy, energy, count, jnp.bool_(False), jnp.int32(1), count, count)
 
     return Rule(
-        init=lambda: GainState(
-            jnp.float32(0), jnp.float32(0), jnp.int32(0), jnp.int32(1), jnp.int32(0), jnp.int32(0)
-        ),
+        init=first,
         observe=observe,
         index=lambda state: state.level,
         needs=("sent", "update"),

@@ -30,7 +30,7 @@ def gradient_norm(threshold: float = 1.2, short: int = 10, long: int = 100) -> R
 
     Args:
       threshold: The ratio of norms from which a gradient counts as high, above 0; noise alone
-        varies the ratio by about ``1 / sqrt(2 * short)`` times the relative noise of ``|mean|^2``.
+        varies it by about ``1 / (2 sqrt(2 short))`` times the relative noise of ``|mean|^2``.
       short: Steps of the short average, at least 1.
       long: Steps of the long average, more than `short`.
 

@@ -59,16 +59,20 @@ def check_rule(rule: Any) -> None:
             f" {', '.join(GIVEN)}."
         )
     try:
-        before = jax.eval_shape(rule.init)
+        before = jax.eval_shape(lambda: jax.tree.map(jnp.asarray, rule.init()))
         after = jax.eval_shape(_one_step(rule), before)
+        index = jax.eval_shape(lambda state: jnp.asarray(rule.index(state)), before)
     except NameError as error:
         raise ValueError(
             f"{rule!r} reads a mesh axis, and so may choose other levels on other workers, which"
             f" would wait for each other for ever. It reads its state and Statistics only. {error}"
         ) from error
+    except Exception as error:  # a user's functions can raise anything
+        raise ValueError(
+            f"{rule!r} fails, with all statistics that it needs: {type(error).__name__}: {error}"
+        ) from error
     if not _same_types(before, after):
         raise ValueError(f"{rule!r}: observe turns a state {before} into {after}, of other types.")
-    index = jax.eval_shape(lambda state: jnp.asarray(rule.index(state)), before)
     if index.shape != () or not jnp.issubdtype(index.dtype, jnp.integer):
         raise ValueError(f"{rule!r}: index gives {index}, and a level is one integer.")
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcompress.base import parseable
+from jaxcompress.ops.argument_checks import gives_an_index
 from jaxcompress.rules.rule import Rule
 
 
@@ -31,8 +32,11 @@ def schedule(index: Callable[[jax.Array], jax.Array]) -> Rule:
       >>> schedule(warmup(1000))
       schedule(warmup(1000))
     """
-    if not callable(index):
-        raise ValueError(f"schedule takes a function of the count of steps; got {index!r}.")
+    if not gives_an_index(index):
+        raise ValueError(
+            "schedule takes a function from the count of steps to an integer, such as warmup(1000);"
+            f" got {index!r}."
+        )
 
     def level(count):
         return jnp.asarray(index(count), jnp.int32)

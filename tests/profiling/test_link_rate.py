@@ -45,8 +45,10 @@ def test_a_larger_all_reduce_that_takes_no_longer_tells_nothing(monkeypatch):
         ({"size_bytes": 4096}, "size_bytes is the size of an all-reduce, an integer of at least"),
         ({"repeats": 0}, "repeats is the number of all-reduces"),
         ({"axis_name": "model"}, "no 'model'"),
+        ({"mesh": VirtualMesh(2), "axis_name": "model"}, "no 'model'"),
+        ({"mesh": VirtualMesh(2).abstract}, "needs devices"),
     ],
 )
 def test_arguments_out_of_range_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
-        measure_bandwidth(data_mesh(2), **arguments)
+        measure_bandwidth(**{"mesh": data_mesh(2)} | arguments)

@@ -2,6 +2,7 @@
 
 import itertools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -95,12 +96,38 @@ def test_states_go_on_from_batch_to_batch():
     )
 
 
+def test_under_error_feedback_bfloat16_keeps_the_budget():
+    params = {name: jnp.zeros(1000, jnp.bfloat16) for name in "ab"}
+    rng = np.random.default_rng(0)
+    batches = [{name: rng.standard_normal(1000).astype(np.float32) for name in "ab"}]
+    levels = [top_k(k / 200) for k in range(1, 60)]
+    found = error_feedback(sensitivity(params, loss_fn, batches, 0.2, levels))
+    sizes = jax.tree.leaves(found.message_bits(params))
+    assert all(2 * size <= 16 * 1000 for size in sizes)  # what pays, and is not sent dense
+    assert 0.15 * 32_000 < sum(sizes) <= 0.2 * 32_000
+
+
+@pytest.mark.parametrize(
+    ("params", "batch", "message"),
+    [
+        ({"w": jnp.zeros(9, int)}, {"w": np.ones(9)}, "floating parameters; 'w' is int"),
+        ({"w": jnp.zeros(9)}, {"w": np.full(9, np.nan)}, "gradient of these batches is not finite"),
+        ({}, {}, "got no array"),
+        ({"a": {"b": jnp.zeros(9)}, "a/b": jnp.zeros(9)}, {}, "labels arrays by their paths"),
+    ],
+)
+def test_arrays_without_an_error_are_refused(params, batch, message):
+    with pytest.raises(ValueError, match=message):
+        sensitivity(params, loss_fn, [batch], 0.5, LEVELS)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"budget": 0}, r"budget is the size of the messages.*in \(0, 1\]"),
         ({"budget": 1e-5}, "smallest messages take"),
         ({"levels": []}, "sensitivity chooses among levels"),
+        ({"levels": top_k(0.1)}, "sensitivity chooses among levels"),
         ({"levels": ["top_k(0.1)"]}, "sensitivity"),
         ({"levels": [error_feedback(top_k(0.1))]}, "sensitivity"),
         ({"batches": []}, "measures errors on batches, and got none"),

@@ -20,6 +20,7 @@ from jaxcompress import (
     dense,
     error_feedback,
     gain,
+    hierarchical,
     init_state,
     levels,
     make_train_step,
@@ -119,7 +120,7 @@ def test_a_step_that_is_not_finite_does_not_count():
     bad = random_updates(0, TREE)
     bad["vector"] = bad["vector"].at[1, 3].set(jnp.nan)
     after = run(compressor, bad, state).state
-    assert_same_bits(after.rule, state.rule)
+    assert_same_bits((after.rule, after.observed), (state.rule, state.observed))
     assert (int(after.level), after.steps.tolist()) == (0, [1, 0])
     assert int(run(compressor, random_updates(1, TREE), after).state.level) == 1
 
@@ -190,7 +191,17 @@ def test_one_compiled_step_follows_the_bandwidth():
         found.append(int(levels(state[1])["level"]))
     assert found == [0, 1, 1, 0, 0]
     *state, _ = step(*state, rows)  # without one, the last counts
+    *state, _ = step(*state, rows, bandwidth=jnp.float32(jnp.nan))
     assert int(levels(state[1])["level_changes"]) == 2
+
+
+def test_a_link_that_is_too_fast_to_measure_is_fast():
+    step, state, rows = step_of(bandwidth(1e8))
+    found = []
+    for rate in (5e7, np.inf, np.inf):
+        *state, _ = step(*state, rows, bandwidth=jnp.float32(rate))
+        found.append(int(levels(state[1])["level"]))
+    assert found == [1, 0, 0]
 
 
 def test_the_training_step_gives_the_mean_loss():
@@ -214,6 +225,44 @@ def test_a_step_without_the_loss_is_refused():
 
     with pytest.raises(ValueError, match=r"reads the training loss.*update\(…, loss=loss\)"):
         jax.vmap(update, axis_name="data")(jnp.ones((4, 100)))
+
+
+def test_no_event_is_lost_in_a_step_that_is_not_finite():
+    """The rate drops after the second step that the rule sees."""
+    compressor = adaptive(accordion(every=1, drops=(3,)), top_k(0.5), top_k(0.1))
+    state, found = first_state(compressor, TREE), []
+    good = random_updates(0, TREE)
+    bad = jax.tree.map(lambda x: x * jnp.nan, good)
+    for updates in (good, good, bad, good, good):
+        state = run(compressor, updates, state).state
+        found.append(int(state.level))
+    assert found == [0, 1, 1, 0, 1]
+
+
+def test_what_no_rule_needs_may_be_anything():
+    link = compress(error_feedback(top_k(0.1)))
+
+    def update(x):
+        state = link.init({"w": x})
+        return link.update({"w": x}, state, loss={"own": x.sum()}, bandwidth="fast")[0]
+
+    jax.vmap(update, axis_name="data")(jnp.ones((4, 100)))
+
+
+@pytest.mark.parametrize("given", [np.ones(4, np.float32), "fast", {}])
+def test_a_rate_is_one_number(given):
+    link = compress(error_feedback(adaptive(bandwidth(1e6), dense(), top_k(0.1))))
+
+    def update(x):
+        return link.update({"w": x}, link.init({"w": x}), bandwidth=given)[0]
+
+    with pytest.raises(ValueError, match="bandwidth is one number for all workers"):
+        jax.vmap(update, axis_name="data")(jnp.ones((4, 100)))
+
+
+def test_devices_of_a_node_do_not_adapt_each():
+    with pytest.raises(ValueError, match=r"adaptive\(rule, hierarchical\(dense\(\), top_k"):
+        hierarchical(dense(), adaptive(gain(0.5), top_k(0.1), top_k(0.01)))
 
 
 def test_each_part_of_a_partition_has_a_level_of_its_own():

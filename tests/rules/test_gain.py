@@ -25,7 +25,25 @@ def test_a_level_that_fails_is_tried_again_after_twice_as_many_windows():
     for _ in range(20):
         measured.append(TOO_LITTLE if found[-1] else ENOUGH)
         found = levels_of(rule, 2, *measured)
-    assert found == [0, 1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
+    # It waits for 1, 2, 4 and 8 windows.
+    assert found == [0, 1, 0, 1, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1]
+
+
+def test_a_success_ends_the_long_waits():
+    """Level 1 fails three times and then holds; level 2 fails once and is tried again at once."""
+    rule, found, measured, failures = gain(0.5, window=1), [0], [], 0
+    for _ in range(20):
+        fails = found[-1] == 2 or (found[-1] == 1 and failures < 3)
+        failures += fails
+        measured.append(TOO_LITTLE if fails else ENOUGH)
+        found = levels_of(rule, 3, *measured)
+    assert found[:12] == [0, 1, 0, 1, 0, 0, 1, 0, 0, 0, 0, 1]
+    assert found[12:17] == [2, 1, 2, 1, 1]
+
+
+def test_too_little_gain_without_an_attempt_costs_no_wait():
+    measured = [TOO_LITTLE] * 5 + [ENOUGH] * 2
+    assert levels_of(gain(0.5, window=1), 2, *measured) == [0] * 6 + [1, 1]
 
 
 def test_too_little_gain_goes_back_to_the_first_level():

@@ -1,5 +1,6 @@
 """What is a rule, and what is refused."""
 
+import jax
 import jax.numpy as jnp
 import pytest
 from jax import lax
@@ -31,6 +32,9 @@ def test_a_rule_of_ones_own_is_a_rule():
         (constant(observe=lambda state, *_: state + 1.0), "of other types"),
         (constant(observe=lambda state, *_: {"level": state}), "of other types"),
         (constant(observe=lambda state, *_: state + lax.axis_index("data")), "reads a mesh axis"),
+        (constant(observe=lambda state: state), "fails, with all statistics that it needs: TypeEr"),
+        (constant(observe=lambda state, seen, _: seen.loss + 1), "fails, with all statistics"),
+        (constant(init=lambda: "weak"), "fails, with all statistics"),
         (constant(index=lambda state: state * 1.0), "a level is one integer"),
         (constant(index=lambda state: jnp.zeros(2, jnp.int32)), "a level is one integer"),
     ],
@@ -38,6 +42,11 @@ def test_a_rule_of_ones_own_is_a_rule():
 def test_what_is_no_rule_is_refused(rule, message):
     with pytest.raises(ValueError, match=message):
         adaptive(rule, dense(), top_k(0.1))
+
+
+def test_a_state_may_begin_as_numbers_of_python():
+    compressor = adaptive(constant(init=lambda: 1), dense(), top_k(0.1))
+    assert compressor.init(jax.random.key(0), {"w": jnp.zeros(9)}).rule.dtype == jnp.int32
 
 
 def test_a_rule_stands_in_a_text_and_is_no_compressor():

@@ -11,6 +11,7 @@ def test_the_level_is_the_schedules():
     assert schedule(warmup(2)).needs == ()
 
 
-def test_what_is_no_function_is_refused():
-    with pytest.raises(ValueError, match="schedule takes a function of the count"):
-        schedule(3)  # pyright: ignore[reportArgumentType]
+@pytest.mark.parametrize("index", [3, lambda count: count * 0.5])
+def test_what_gives_no_index_is_refused(index):
+    with pytest.raises(ValueError, match="from the count of steps to an integer"):
+        schedule(index)

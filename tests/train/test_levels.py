@@ -76,6 +76,32 @@ def test_a_run_that_stops_between_two_decisions_resumes_as_it_was(whole, steps, 
     assert all((one[name] == other[name]).all() for name in one)
 
 
+def test_with_a_period_levels_are_those_of_the_averages():
+    """The second decision is after the fourth of six synchronisations."""
+    text = ADAPTIVE.compressor.replace("every=3", "every=2")
+    config = dataclasses.replace(ADAPTIVE, period=2, compressor=text)
+    strong = dataclasses.replace(config, compressor="error_feedback(top_k(0.01))")
+    weak = dataclasses.replace(config, compressor="error_feedback(top_k(0.2))")
+    found, *fixed = (train(each) for each in (config, strong, weak))
+    weakest, strongest = (one["peak_bytes_per_step"] for one in reversed(fixed))
+    assert found["mean_bytes_per_step"] == pytest.approx((4 * weakest + 2 * strongest) / 11)
+
+
+@pytest.mark.parametrize("changes", [{"bucket_mib": 0.02}, {"optimizer": "onebit_adam"}])
+def test_levels_that_cannot_be_told_apart_count_as_what_sends_most(changes):
+    found = train(dataclasses.replace(ADAPTIVE, learning_rate=1e-3, **changes))
+    assert found["mean_bytes_per_step"] == found["peak_bytes_per_step"]
+
+
+def test_skipped_steps_send_as_the_others(monkeypatch):
+    """A loss scale of 2^24 overflows in float16 until it has been halved some times."""
+    monkeypatch.setattr(Config, "loss_scale", 2.0**24)
+    config = dataclasses.replace(ADAPTIVE, precision="float16")
+    summary = train(config)
+    assert summary["skipped_steps"] >= 6
+    assert summary["mean_bytes_per_step"] == summary["bytes_per_step"]
+
+
 def test_two_processes_measure_the_link_and_agree_on_the_level(tmp_path):
     """No link has 1,000 Tbit/s, so the level is the strongest once it was measured."""
     text = "error_feedback(adaptive(bandwidth(1e15), top_k(0.2), top_k(0.01)))"
