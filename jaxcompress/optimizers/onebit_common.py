@@ -127,7 +127,9 @@ class Phase(NamedTuple):
     """Whether the variance is frozen, and the norms that decide when."""
 
     frozen: jax.Array  # bool (): from now on the momentum travels
-    norms: jax.Array  # float32 (window,): |variance|_1 of the last dense steps; (0,) with a step
+    # float32 (window,): |variance|_1 of the last dense steps. With a step nothing: checkpoints take
+    # no array without entries.
+    norms: jax.Array | tuple[()]
 
 
 class Freezing(NamedTuple):
@@ -152,7 +154,8 @@ def freezing(steps: Steps, freeze_step: int | None, b2: int | float) -> Freezing
     window = 0 if freeze_step is not None else max(1, round(1 / (1 - b2)))
 
     def init():
-        return Phase(jnp.zeros([], bool), jnp.zeros(window, jnp.float32))
+        norms = jnp.zeros(window, jnp.float32) if window else ()
+        return Phase(jnp.zeros([], bool), norms)
 
     def step(grads, moments, phase, params):
         def warm_up():

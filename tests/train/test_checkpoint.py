@@ -5,12 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from train_helpers import ALONE
 
 import jaxcompress
 from train.checkpoint import Checkpoints, check_same_run
 from train.checksums import CHECKSUM_FILE
 from train.config import Config
 from train.errors import InputError
+from train.loop import train
 from train.startup import find_progress, saved_settings
 
 STEPS = (10, 20, 30)
@@ -135,6 +137,18 @@ def test_another_run_is_named_field_by_field(tmp_path):
 def bits(x: jax.Array) -> np.ndarray:
     """The numbers of an array, also of a random key."""
     return np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+
+
+@pytest.mark.parametrize("optimizer", ["onebit_adam", "onebit_lamb", "zero_one_adam"])
+def test_a_run_that_sends_its_momentum_from_a_fixed_step_on_is_saved(optimizer, tmp_path):
+    """Their states had arrays without entries, which Orbax does not save."""
+    config = Config(
+        **ALONE, workers=2, vmap=True, epochs=0.4, optimizer=optimizer, freeze_step=2,
+        learning_rate=1e-3, compressor="error_feedback(sign())", workdir=str(tmp_path),
+    )  # fmt: skip
+    summary = train(config)
+    assert train(config) == summary
+    assert Checkpoints(tmp_path, keep=3).newest_step == 4
 
 
 def test_setting_that_the_checkpoint_lacks_had_its_default(tmp_path, state):
