@@ -85,7 +85,8 @@ from jaxcompress.profiling.link_rate import measure_bandwidth
 from jaxcompress.profiling.monitor import monitor, monitor_metrics
 from jaxcompress.profiling.sensitivity import sensitivity
 from jaxcompress.profiling.traffic import traffic
-from jaxcompress.routing.adaptive import AdaptiveState, adaptive, levels
+from jaxcompress.routing.adaptive import adaptive
+from jaxcompress.routing.adaptive_states import AdaptiveState, levels
 from jaxcompress.routing.kinds import embeddings, first_and_last, norms_and_biases
 from jaxcompress.routing.labels import by_path, by_shape, by_size, first_label
 from jaxcompress.routing.partition import partition

@@ -13,7 +13,7 @@ from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.collectives.finiteness import nan_unless
 from jaxcompress.feedback.memories import where_finite, zeros_like_memory
 from jaxcompress.ops.trees import array_bits, buckets, mask, merge_masked, tree_bits
-from jaxcompress.routing.adaptive import with_given
+from jaxcompress.routing.adaptive_states import with_given
 from jaxcompress.transform_checks import (
     check_arguments,
     check_given,

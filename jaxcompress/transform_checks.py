@@ -11,7 +11,7 @@ from jaxcompress._compat import automatic_axes, is_varying, may_differ
 from jaxcompress.base import AxisName, Compressor
 from jaxcompress.ops.argument_checks import shown
 from jaxcompress.ops.trees import path_text
-from jaxcompress.routing.adaptive import given_names
+from jaxcompress.routing.adaptive_states import given_names
 
 
 def check_arguments(compressor: Any, axis_name: Any, rate: Any, bucket_bytes: Any) -> None:

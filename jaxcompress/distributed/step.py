@@ -25,7 +25,7 @@ from jaxcompress.distributed.specs import keep_placement, state_specs
 from jaxcompress.distributed.virtual import AnyMesh, over_workers
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import mask, merge_masked, path_text
-from jaxcompress.routing.adaptive import given_names, with_given
+from jaxcompress.routing.adaptive_states import given_names, with_given
 
 ADVICE = (
     "every chain has a compress, and what decides or keeps a state must be the same on all workers,"

@@ -26,7 +26,7 @@ from jaxcompress.distributed.virtual import AnyMesh, over_workers, sharding
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import mask, merge_masked
 from jaxcompress.periods.own_steps import local_state, weighted, worker_params
-from jaxcompress.routing.adaptive import with_given
+from jaxcompress.routing.adaptive_states import with_given
 
 
 def make_local_step(
