@@ -66,6 +66,7 @@ TRAINED = {
         "error_feedback(partition({'matrix': power_sgd(1), 'rest': top_k(0.1)}, by_shape()))"
     ),
     "switch": "error_feedback(switch(warmup(50), dense(), top_k(0.05)))",
+    "adaptive": "error_feedback(adaptive(accordion(every=50), top_k(0.1), top_k(0.02)))",
     "dgc_warmup": "error_feedback(dgc_warmup(0.05, warmup_steps=50))",
     "monitor": "monitor(error_feedback(top_k(0.05)))",
 }
