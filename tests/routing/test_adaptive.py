@@ -166,7 +166,7 @@ def step_of(rule, **options):
         (accuracy(3), 1),
         (recorded("mean", "update", "residual", "sent"), 1),
     ],
-    ids=repr,
+    ids=["accordion", "bandwidth", "schedule", "gain", "accuracy", "all"],
 )
 def test_a_rule_costs_at_most_one_small_all_reduce(rule, collectives):
     def messages(rule):
