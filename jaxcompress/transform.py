@@ -13,7 +13,7 @@ from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.collectives.finiteness import nan_unless
 from jaxcompress.feedback.memories import where_finite, zeros_like_memory
 from jaxcompress.ops.trees import array_bits, buckets, mask, merge_masked, tree_bits
-from jaxcompress.routing.adaptive_states import with_given
+from jaxcompress.routing.adaptive_states import given_names, with_given
 from jaxcompress.transform_checks import (
     check_arguments,
     check_given,
@@ -138,8 +138,9 @@ def compress(
             return _as_updates(means, updates), state
         expected = jax.eval_shape(init, mask(like, real))
         check_state(state, expected)
-        check_given(state, axis_name, loss=loss, bandwidth=bandwidth)
-        state = with_given(state, loss=loss, bandwidth=bandwidth)
+        if needed := given_names(state):
+            check_given(needed, axis_name, loss=loss, bandwidth=bandwidth)
+            state = with_given(state, loss=loss, bandwidth=bandwidth)
         key, step_key = jax.random.split(state.key)
         keys = jax.random.split(step_key, len(parts))
         each = zip(keys, parts, likes, state.inner, state.dense, strict=True)

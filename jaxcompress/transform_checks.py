@@ -11,7 +11,6 @@ from jaxcompress._compat import automatic_axes, is_varying, may_differ
 from jaxcompress.base import AxisName, Compressor
 from jaxcompress.ops.argument_checks import shown
 from jaxcompress.ops.trees import path_text
-from jaxcompress.routing.adaptive_states import given_names
 
 
 def check_arguments(compressor: Any, axis_name: Any, rate: Any, bucket_bytes: Any) -> None:
@@ -75,9 +74,8 @@ def check_state(state: Any, expected: Any) -> None:
                 )
 
 
-def check_given(state: Any, axis_name: AxisName, **values: Any) -> None:
+def check_given(needed: set[str], axis_name: AxisName, **values: Any) -> None:
     """ValueError if a rule lacks the loss, or a value may differ between workers."""
-    needed = given_names(state)
     if "loss" in needed and values["loss"] is None:
         raise ValueError(
             "the rule of adaptive reads the training loss, and here it is not given. A step of your"

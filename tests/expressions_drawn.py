@@ -91,6 +91,9 @@ AROUND = {
     "whole_model": call("whole_model", stateless),
     "monitor": call("monitor", stateless),
     "switch": call("switch", st.just("warmup(1)"), stateless, stateless),
+    "adaptive": call(
+        "adaptive", st.sampled_from(["accordion(every=1)", "gain(0.5)"]), stateless, stateless
+    ),
     "partition": st.builds(
         "partition({{'matrix': {}, 'rest': {}}}, by_shape())".format, stateless, stateless
     ),

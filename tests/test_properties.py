@@ -61,7 +61,10 @@ def check_two_steps(text, shape, dtype, half, seed):
         updates = random_updates(seed + step, like, count)
         mean, residual, bits, after = reduce(jax.random.key(seed + step), updates, state)
         for x, m, r in zip(*map(jax.tree.leaves, (updates, mean, residual)), strict=True):
-            assert m.shape == r.shape == x.shape and r.dtype == x.dtype
+            assert m.shape == r.shape == x.shape
+            # As in the laws: what keeps a memory may return its residual in float32.
+            wider = jnp.promote_types(x.dtype, jnp.float32) if compressor.has_memory else x.dtype
+            assert r.dtype in (x.dtype, wider)
             assert np.all(np.asarray(m) == np.asarray(m[:1]))
         assert np.all(np.asarray(bits) == np.asarray(bits[0]))
         # A velocity is in what is sent after the first step.

@@ -22,7 +22,9 @@ class AdaptiveState(NamedTuple):
 
 def given_names(state: Any) -> set[str]:
     """What the rules in a state need from the caller: ``"loss"``, ``"bandwidth"``."""
-    return {name for node in _nodes(state) for name in node.given}
+    if not (nodes := _nodes(state)):
+        return set()
+    return {name for node in nodes for name in node.given}
 
 
 def with_given(state: Any, **values: Any) -> Any:
@@ -33,22 +35,24 @@ def with_given(state: Any, **values: Any) -> Any:
     Raises:
       ValueError: if a value that is needed is not one number.
     """
-    needed = given_names(state)
+    if not (needed := given_names(state)):
+        return state
     values = {name: x for name, x in values.items() if name in needed and x is not None}
     new = {name: _scalar(name, x) for name, x in values.items()}
 
     def one(node):
-        if not isinstance(node, AdaptiveState):
+        if not _is_adaptive(node):
             return node
         # A state of shards has one scalar for each.
-        given = {
-            name: jnp.where(jnp.isnan(x := new.get(name, old)), old, x)
-            for name, old in node.given.items()
-        }
+        given = {name: _kept(old, new.get(name)) for name, old in node.given.items()}
         inner = tuple(with_given(part, **values) for part in node.inner)
         return node._replace(given=given, inner=inner)
 
     return jax.tree.map(one, state, is_leaf=_is_adaptive)
+
+
+def _kept(old: jax.Array, new: jax.Array | None) -> jax.Array:
+    return old if new is None else jnp.where(jnp.isnan(new), old, new)
 
 
 def _scalar(name: str, value: Any) -> jax.Array:
@@ -87,11 +91,11 @@ def levels(opt_state: Any) -> dict[str, jax.Array]:
     }
 
 
-def _is_adaptive(node: Any) -> bool:
-    return isinstance(node, AdaptiveState)
+# Asked of every node of a state while a step is traced, so it is not a function of Python.
+_is_adaptive = AdaptiveState.__instancecheck__
 
 
 def _nodes(state: Any) -> list[AdaptiveState]:
     """Every state of an `adaptive`, also those inside others."""
     found = [node for node in jax.tree.leaves(state, is_leaf=_is_adaptive) if _is_adaptive(node)]
-    return [one for node in found for one in (node, *_nodes(node.inner))]
+    return [one for node in found for one in (node, *_nodes(node.inner))] if found else []

@@ -38,6 +38,7 @@ BROKEN = {
     "period": [0, -1],
     "outer_learning_rate": [0.0, -1.0, INF, NAN],
     "outer_momentum": [-0.1, 1.0, NAN],
+    "measure_bandwidth_every_steps": [0],
     "micro_batches": [0],
     "max_skipped_steps": [-1],
     "seed": [-1, 2**32, 10**400],
