@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from fast_compilation import FAST_COMPILATION
+
+from train.signals import ReceivedSignal
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -30,6 +33,19 @@ ALONE: dict[str, Any] = {"coordinator": "127.0.0.1:1", "num_processes": 1, "proc
 # An epoch of the digits has 11 steps of 128 images. Two workers, so that two processes can have one
 # each.
 SMALL = ("--workers", "2", "--compressor", "error_feedback(top_k(0.01))", "--log-every-steps", "4")
+
+
+class StopAfter(ReceivedSignal):
+    """SIGTERM that is received after so many steps."""
+
+    def __init__(self, steps: int):
+        self._left = steps
+
+    @property
+    def signal_number(self):
+        """A run asks for it after every step."""
+        self._left -= 1
+        return signal.SIGTERM if self._left <= 0 else None
 
 
 def start(

@@ -2,16 +2,15 @@
 
 import dataclasses
 import json
-import signal
 from pathlib import Path
 
 import pytest
-from train_helpers import ALONE, saved_arrays, summary_of, train_together
+from train_helpers import ALONE, StopAfter, saved_arrays, summary_of, train_together
 
 from train.config import Config
 from train.errors import InputError
 from train.loop import train
-from train.signals import InterruptedRunError, ReceivedSignal
+from train.signals import InterruptedRunError
 
 # An epoch of the digits has 11 steps.
 RULE = "accordion(threshold=100.0, every=3)"  # weak, weak until the second decision, then strong
@@ -23,19 +22,6 @@ ADAPTIVE = Config(
     compressor=f"error_feedback(adaptive({RULE}, top_k(0.2), top_k(0.01)))",
     log_every_steps=1,
 )
-
-
-class StopAfter(ReceivedSignal):
-    """SIGTERM that is received after so many steps."""
-
-    def __init__(self, steps: int):
-        self._left = steps
-
-    @property
-    def signal_number(self):
-        """A run asks for it after every step."""
-        self._left -= 1
-        return signal.SIGTERM if self._left <= 0 else None
 
 
 def lines_of(workdir: str) -> list[dict]:

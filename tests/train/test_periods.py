@@ -3,13 +3,12 @@
 import dataclasses
 import json
 import re
-import signal
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
-from train_helpers import ALONE, SMALL, saved_arrays, summary_of, train_together
+from train_helpers import ALONE, SMALL, StopAfter, saved_arrays, summary_of, train_together
 from train_helpers import train as train_in_a_process
 
 from jaxcompress import PerWorker
@@ -19,7 +18,7 @@ from train.data.batches import train_batches
 from train.errors import InputError
 from train.loop import train
 from train.restoring import restore_state
-from train.signals import InterruptedRunError, ReceivedSignal
+from train.signals import InterruptedRunError
 
 # An epoch of the digits has 11 steps of 128 images: two periods and a step. Workers that share a
 # device take the same steps, and compile faster.
@@ -34,19 +33,6 @@ PERIOD = Config(
     compressor="error_feedback(top_k(0.05))",
     log_every_steps=4,
 )
-
-
-class StopAfter(ReceivedSignal):
-    """SIGTERM that is received after so many steps."""
-
-    def __init__(self, steps: int):
-        self._left = steps
-
-    @property
-    def signal_number(self):
-        """A run asks for it after every step."""
-        self._left -= 1
-        return signal.SIGTERM if self._left <= 0 else None
 
 
 def interrupt(config: Config, steps: int) -> None:
