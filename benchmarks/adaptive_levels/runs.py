@@ -20,7 +20,7 @@ TASKS = {
         "top_k(0.01)", "top_k(0.001)", "test_accuracy",
     ),
     "resnet8": Task(
-        "configs/cifar10_resnet8_power_sgd.yaml", ("--epochs", "2", "--batch-size", "128"), 704,
+        "configs/cifar10_resnet8_power_sgd.yaml", ("--epochs", "1", "--batch-size", "128"), 351,
         "power_sgd(4)", "power_sgd(1)", "test_accuracy",
     ),
     "transformer": Task(
@@ -39,8 +39,8 @@ RULES = (
     "accuracy({limit}, window={twentieth})",
     "schedule(warmup({tenth}))",
 )
-GAIN = {"MNIST": 0.05, "resnet8": 0.2, "transformer": 0.2}
-LIMIT = {"MNIST": 10, "resnet8": 3, "transformer": 3}
+GAIN = {"MNIST": 0.05, "resnet8": 0.1, "transformer": 0.1}
+LIMIT = {"MNIST": 10, "resnet8": 10, "transformer": 10}
 
 
 class Run(NamedTuple):
