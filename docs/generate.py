@@ -69,6 +69,7 @@ REFERENCE = {
         "squeeze_worker_axis",
         "expand_worker_axis",
     ),
+    "Planning": ("plan", "Plan", "measure", "ideal_links"),
     "Periods": (
         "local_updates",
         "local_sgd",

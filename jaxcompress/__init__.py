@@ -77,11 +77,15 @@ from jaxcompress.periods.methods import diloco, local_sgd, mu_loco, no_loco, spa
 from jaxcompress.periods.own_steps import worker_params
 from jaxcompress.periods.pair_rules import PairRule, pair_mean
 from jaxcompress.periods.power_gossip import power_gossip
+from jaxcompress.planning.choice import Plan
+from jaxcompress.planning.link_rate import measure_bandwidth
+from jaxcompress.planning.links import Links, ideal_links
+from jaxcompress.planning.measure import measure
+from jaxcompress.planning.plan import plan
 from jaxcompress.profiling.collective import Collective, Traffic
 from jaxcompress.profiling.error_memory import error_memory
 from jaxcompress.profiling.hlo_traffic import traffic_of_hlo
 from jaxcompress.profiling.jaxpr_traffic import traffic_of_jaxpr
-from jaxcompress.profiling.link_rate import measure_bandwidth
 from jaxcompress.profiling.monitor import monitor, monitor_metrics
 from jaxcompress.profiling.sensitivity import sensitivity
 from jaxcompress.profiling.traffic import traffic
@@ -201,6 +205,11 @@ __all__ = [
     "dgc_warmup",
     "warmup",
     "measure_bandwidth",
+    "measure",
+    "ideal_links",
+    "Links",
+    "plan",
+    "Plan",
     "monitor",
     "monitor_metrics",
     "traffic",

@@ -37,6 +37,7 @@ LAYERS = {
     "profiling": 7,
     "optimizers": 7,
     "periods": 7,
+    "planning": 8,
     "contrib": 8,
     "constructors": 9,
     "notation_reader": 10,

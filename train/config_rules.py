@@ -10,6 +10,9 @@ from train.errors import InputError
 # Optimizers that need nothing from other workers.
 LOCAL_OPTIMIZERS = ("sgd", "rmsprop", "adam", "adamw", "muon", "sign_sgd")
 
+# The compressor that is chosen at the start of a run.
+AUTO = "auto"
+
 # field -> (the rule as text, the rule). NaN breaks every rule.
 RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
     "min_compression_rate": ("at least 0", lambda c: c.min_compression_rate >= 0),
@@ -90,6 +93,8 @@ def check_config(config: Config) -> None:
     if config.devices_per_worker > 1:
         check_shards(config)
     check_period(config)
+    if config.compressor == AUTO:
+        check_auto(config)
     if config.workers is not None:
         check_batch_size(config, config.workers)
 
@@ -166,6 +171,26 @@ def check_period(config: Config) -> None:
             "bucket_mib sends gradients during the backward pass, and with period none are sent;"
             f" got {config.bucket_mib}. Omit it."
         )
+
+
+def check_auto(config: Config) -> None:
+    """Raises an `InputError` unless a compressor can be chosen for this run by measuring."""
+    excluded = {
+        "vmap": (config.vmap, "whose workers send nothing"),
+        "fsdp": (config.fsdp > 1, "whose shards it does not measure"),
+        "tensor": (config.tensor > 1, "whose shards it does not measure"),
+        "period": (config.period is not None, "since it plans for an average in every step"),
+        "optimizer": (
+            config.optimizer not in LOCAL_OPTIMIZERS,
+            "which has its own memory or sends its momentum",
+        ),
+    }
+    for field, (excludes, why) in excluded.items():
+        if excludes:
+            raise InputError(
+                f"compressor=auto excludes {field}={getattr(config, field)}, {why}. Name a"
+                " compressor, or omit it."
+            )
 
 
 def check_batch_size(config: Config, workers: int) -> None:

@@ -2,11 +2,13 @@
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import optax
 
 import jaxcompress
 from train.checkpoint import Checkpoints, describe_newest
@@ -19,6 +21,7 @@ from train.levels import LinkRate, SentBytes, adaptive_states, counted_levels, f
 from train.metrics import Summary, compression_metrics
 from train.models.build_model import build_model
 from train.optimizer import local_momentum, make_optimizer, make_schedule
+from train.planning import planned_compressor
 from train.processes import axes_of_rows, is_sharded, raise_on_all_processes, workers_of
 from train.program import Program, TrainState, build_program, count_bytes
 from train.progress import History, Progress, check_divergence
@@ -69,7 +72,9 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         # Optimizer: before `compress` gradients are local to a worker, after it they are averaged.
         schedule = make_schedule(config, plan.per_epoch, plan.total)
 
-        def build(config: Config, compressor: jaxcompress.Compressor) -> tuple[TrainState, Program]:
+        def optimizer_of(
+            config: Config, compressor: jaxcompress.Compressor
+        ) -> optax.GradientTransformationExtraArgs:
             with user_input("compressor"):
                 average = jaxcompress.compress(
                     jaxcompress.monitor(local_momentum(config, compressor)),
@@ -80,19 +85,30 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                 )
                 if is_sharded(mesh):
                     average = jaxcompress.on_shards(average, variables[0])
-                optimizer = make_optimizer(config, average, schedule, axes)
+                return make_optimizer(config, average, schedule, axes)
+
+        def build(config: Config, compressor: jaxcompress.Compressor) -> tuple[TrainState, Program]:
+            optimizer = optimizer_of(config, compressor)
             return build_program(loss, optimizer, variables, example, mesh, config, first_rate)
 
+        compressor = run.compressor
+        if compressor is None:
+            compressor = planned_compressor(
+                config, mesh, loss, functools.partial(optimizer_of, config), variables, example
+            )
+            chosen = run.settings | {"compressor": jaxcompress.unparse(compressor)}
+            run = run._replace(compressor=compressor, settings=chosen)
+
         # Step: compiled, and restored from the last checkpoint.
-        state, program = build(config, run.compressor)
+        state, program = build(config, compressor)
         reporter = at_exit.enter_context(contextlib.closing(Reporter(run, plan.total)))
         reporter.compiling()
         dense = program
-        if config.period is not None or not is_dense(run.compressor):
+        if config.period is not None or not is_dense(compressor):
             # To be counted; it never runs.
             dense = build(dataclasses.replace(config, period=None), jaxcompress.dense())[1]
         adaptives = adaptive_states(state.opt_state)
-        choices = has_choices(config, run.compressor) or bool(adaptives)
+        choices = has_choices(config, compressor) or bool(adaptives)
         sent = count_bytes(program, dense, choices, counted_levels(config, adaptives), plan)
         take_step, end_period = program.compile(), None
         if config.period is not None and plan.total % config.period:
@@ -176,7 +192,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
             steps=plan.total,
             skipped_steps=history.skipped(),
             workers=workers_of(mesh),
-            compressor=jaxcompress.unparse(run.compressor),
+            compressor=jaxcompress.unparse(compressor),
             bytes_per_step=sent.largest,
             final_bytes_per_step=sent.final,
             dense_bytes_per_step=sent.dense,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jaxcompress
 from train.checkpoint import Checkpoints, check_same_run
 from train.config import Config
-from train.config_rules import check_batch_size, check_config
+from train.config_rules import AUTO, check_batch_size, check_config
 from train.data.registry import DATASETS, TEXTS
 from train.errors import InputError, unknown, user_input
 from train.models.build_model import IMAGE_MODELS, MODELS, TEXT_MODELS
@@ -49,7 +49,7 @@ class Run(NamedTuple):
     """A run whose settings are valid, with its devices and its last checkpoint."""
 
     config: Config
-    compressor: jaxcompress.Compressor
+    compressor: jaxcompress.Compressor | None  # None until the plan of ``auto`` chooses one
     mesh: Mesh
     axes: Axes
     # Of a checkpoint, with the canonical compressor and the actual workers.
@@ -67,11 +67,12 @@ def prepare_run(config: Config, at_exit: contextlib.ExitStack) -> Run:
     """
     check_config(config)
     check_names(config)
-    with user_input("compressor"):
-        compressor = jaxcompress.parse(config.compressor, config.compressor_modules)
+    compressor, expression = None, AUTO
+    if config.compressor != AUTO:
+        compressor = read_compressor(config, config.compressor)
         expression = jaxcompress.unparse(compressor)
-    check_nodes(config, compressor)
-    check_memory(config, compressor)
+        check_nodes(config, compressor)
+        check_memory(config, compressor)
     check_optimizer_of_shards(config)
     join_processes(config)
     check_equal_settings(config, expression)
@@ -79,12 +80,31 @@ def prepare_run(config: Config, at_exit: contextlib.ExitStack) -> Run:
     check_batch_size(config, workers_of(mesh))
     settings = saved_settings(config, expression, workers_of(mesh))
     workdir = open_workdir(config.workdir, at_exit)
-    checkpoints, progress, workers = None, Progress(), workers_of(mesh)
+    checkpoints, progress, saved = None, Progress(), settings
     if workdir is not None:
         checkpoints = Checkpoints(workdir, config.keep_checkpoints)
-        progress, workers = find_progress(workdir, checkpoints, settings)
-    axes = axes_of(mesh)
-    return Run(config, compressor, mesh, axes, settings, workdir, checkpoints, progress, workers)
+        progress, saved = find_progress(workdir, checkpoints, settings)
+    if compressor is None and saved["compressor"] != AUTO:
+        # A run follows the plan with which it began.
+        settings = settings | {"compressor": saved["compressor"]}
+        compressor = read_compressor(config, saved["compressor"])
+    return Run(
+        config,
+        compressor,
+        mesh,
+        axes_of(mesh),
+        settings,
+        workdir,
+        checkpoints,
+        progress,
+        saved["workers"],
+    )
+
+
+def read_compressor(config: Config, text: str) -> jaxcompress.Compressor:
+    """The compressor of an expression; raises an `InputError` for what is not one."""
+    with user_input("compressor"):
+        return jaxcompress.parse(text, config.compressor_modules)
 
 
 def check_names(config: Config) -> None:
@@ -184,11 +204,11 @@ def saved_settings(config: Config, expression: str, workers: int) -> dict[str, A
 
 def find_progress(
     workdir: Path, checkpoints: Checkpoints, settings: dict[str, Any]
-) -> tuple[Progress, int]:
-    """The progress at the newest checkpoint, and its workers; a new start if there is none."""
+) -> tuple[Progress, dict[str, Any]]:
+    """The progress at the newest checkpoint, and its settings; a new start if there is none."""
     record = checkpoints.read_record()
     if record is None:
-        return Progress(), settings["workers"]
+        return Progress(), settings
     with raise_on_all_processes():
         if not record.keys() >= {"settings", "progress"}:
             raise InputError(
@@ -201,6 +221,7 @@ def find_progress(
             for field, value in dataclasses.asdict(Config()).items()
             if field in settings
         }
-        workers = record["settings"]["workers"]
-        check_same_run(workdir, defaults | record["settings"], settings | {"workers": workers})
-    return Progress(**record["progress"]), workers
+        saved = defaults | record["settings"]
+        may_differ = ["workers"] + ["compressor"] * (settings["compressor"] == AUTO)
+        check_same_run(workdir, saved, settings | {field: saved[field] for field in may_differ})
+    return Progress(**record["progress"]), saved

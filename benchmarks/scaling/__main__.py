@@ -9,10 +9,10 @@ workers is the sum of three parts:
 
 - computing without averaging, given as `--compute-ms`: forward, backward and optimizer;
 - compression on a worker's own device: the traced program without communication
-  (`benchmarks.scaling.without_network`), measured for 4, 8 and 16 workers and extended by a line
+  (`jaxcompress.planning.without_network`), measured for 4, 8 and 16 workers and extended by a line
   in W, since a worker may have to read one message per worker;
 - communication: the collectives in the program for W workers (`jaxcompress.traffic_of_jaxpr`),
-  each by the α-β model of its operation (`benchmarks.scaling.alpha_beta`).
+  each by the α-β model of its operation (`benchmarks.scaling.rate_model`).
 
 The model is fitted to 2 and 4 hosts and three of five sizes. It is checked on the other sizes, on 8
 hosts, and on the averages of network.csv (scaling_checks.csv). It describes rings over equal links,
@@ -219,7 +219,7 @@ def _in_phases(method: str, sent: list[Collective]) -> str:
 @functools.cache
 def _sent(compressor: str, workers: int) -> list[Collective]:
     """The collectives of a step; tracing takes seconds."""
-    return collectives(averaging(compressor, workers))
+    return collectives(averaging(compressor, workers), workers)
 
 
 if __name__ == "__main__":

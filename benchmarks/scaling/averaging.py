@@ -3,7 +3,6 @@
 The program is traced only, so no worker needs to exist.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -15,45 +14,32 @@ from jax.extend.core import ClosedJaxpr
 import jaxcompress
 from benchmarks.common.resnet50_shapes import resnet50_shapes
 from jaxcompress import Collective
+from jaxcompress.planning.local_work import Update, traced_update
 
 
-@dataclasses.dataclass(frozen=True)
-class Averaging:
-    """The traced program of one worker and the shapes of its inputs.
-
-    The program is ``(gradients, state) -> (average, state)``.
-    """
-
-    workers: int
-    jaxpr: ClosedJaxpr
-    inputs: tuple[Any, Any]
-
-
-def averaging(expression: str, workers: int) -> Averaging:
+def averaging(expression: str, workers: int) -> Update:
     """The program of `jaxcompress.compress` on the 161 float32 gradients."""
-    optimizer = jaxcompress.compress(jaxcompress.parse(expression))
     grads = {
         name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in resnet50_shapes().items()
     }
-    state = jax.eval_shape(optimizer.init, grads)
-    jaxpr = jax.make_jaxpr(optimizer.update, axis_env=[("data", workers)])(grads, state)
-    return Averaging(workers, jaxpr, (grads, state))
+    optimizer = jaxcompress.compress(jaxcompress.parse(expression))
+    return traced_update(optimizer, grads, grads, {"data": workers})
 
 
-def collectives(program: Averaging) -> list[Collective]:
+def collectives(update: Update, workers: int) -> list[Collective]:
     """What the program sends; adjacent sums count as one, as XLA combines them."""
     found = []
     for is_sum, run in itertools.groupby(
-        program.jaxpr.eqns, lambda one: one.primitive.name == "psum"
+        update.jaxpr.eqns, lambda one: one.primitive.name == "psum"
     ):
-        parts = list(_collectives(list(run), program))
+        parts = list(_collectives(list(run), update, workers))
         found += [_together(parts)] if is_sum else parts
     return found
 
 
-def _collectives(equations: list[Any], program: Averaging) -> Iterator[Collective]:
-    part = ClosedJaxpr(program.jaxpr.jaxpr.replace(eqns=equations), program.jaxpr.consts)
-    yield from jaxcompress.traffic_of_jaxpr(part, {"data": program.workers}).collectives
+def _collectives(equations: list[Any], update: Update, workers: int) -> Iterator[Collective]:
+    part = ClosedJaxpr(update.jaxpr.jaxpr.replace(eqns=equations), update.jaxpr.consts)
+    yield from jaxcompress.traffic_of_jaxpr(part, {"data": workers}).collectives
 
 
 def _together(parts: list[Collective]) -> Collective:

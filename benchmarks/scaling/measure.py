@@ -12,12 +12,14 @@ from benchmarks.common.results import Row
 from benchmarks.common.timing import WARM_UP, milliseconds
 from benchmarks.hosts.host_processes import HostProcesses, Measured
 from benchmarks.hosts.namespaces import Network, bits_per_second, network
-from benchmarks.scaling.alpha_beta import Point
 from benchmarks.scaling.averaging import averaging
-from benchmarks.scaling.without_network import without_network
+from benchmarks.scaling.rate_model import Point
 from jaxcompress import Collective
+from jaxcompress.collectives.alone import ALONE
+from jaxcompress.planning.measure import payload
+from jaxcompress.planning.without_network import without_network
 
-OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+OPERATIONS = tuple(ALONE)
 SENT_BYTES = (2**12, 2**18, 2**20, 2**22, 2**24)  # about what one worker sends
 # The model is fitted to these only; other sizes and more hosts check it.
 FITTED_BYTES, FITTED_WORKERS = SENT_BYTES[::2], (2, 4)
@@ -49,38 +51,22 @@ def measure_local(expression: str, workers: int, repeats: int) -> Row:
     program = averaging(expression, workers)
     shapes = jax.tree.leaves(program.inputs)
     inputs = [_random(jax.random.key(place), shape) for place, shape in enumerate(shapes)]
-    compiled = jax.jit(without_network(program.jaxpr, workers)).lower(*inputs).compile()
+    compiled = jax.jit(without_network(program.jaxpr, {"data": workers})).lower(*inputs).compile()
     times = [milliseconds(lambda: compiled(*inputs)) for _ in range(WARM_UP + repeats)][WARM_UP:]
     return {"compressor": expression, "workers": workers, **_times(times)}
 
 
-def payload(operation: str, workers: int, sent: int) -> int:
-    """The input of one worker for which it sends about `sent` bytes.
-
-    It divides evenly among all workers.
-    """
-    each = Collective(operation, ("float32",), 2**20, workers).wire_bytes / 2**20
-    return max(1, round(sent / each / (4 * workers))) * 4 * workers
-
-
 def point(row: Row) -> Point:
     """A measured row as a point of the model; its time is the median."""
-    wire = Collective(
-        row["operation"], ("float32",), int(row["payload_bytes"]), int(row["workers"])
-    ).wire_bytes
-    return Point(
-        row["operation"],
-        int(row["workers"]),
-        wire,
-        bits_per_second(row["rate"]) / 1e9,
-        float(row["ms"]),
-    )
+    size, workers = int(row["payload_bytes"]), int(row["workers"])
+    one = Collective(row["operation"], ("float32",), size, workers, axes=("data",))
+    return Point(one, bits_per_second(row["rate"]) / 1e9, float(row["ms"]))
 
 
-def is_fitted(one: Point) -> bool:
+def is_fitted(point: Point) -> bool:
     """Whether the model is fitted to this point; other points check it."""
-    nearest = min(SENT_BYTES, key=lambda size: abs(size - one.wire_bytes))
-    return one.workers in FITTED_WORKERS and nearest in FITTED_BYTES
+    nearest = min(SENT_BYTES, key=lambda size: abs(size - point.one.wire_bytes))
+    return point.one.group in FITTED_WORKERS and nearest in FITTED_BYTES
 
 
 def _rates(

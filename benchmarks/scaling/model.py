@@ -10,8 +10,9 @@ import numpy as np
 
 from benchmarks.common.expressions import DENSE
 from benchmarks.common.results import Row
-from benchmarks.scaling.alpha_beta import Line, Point, fit, relative_error
+from benchmarks.scaling.rate_model import Point, RateModel, fit, relative_error
 from jaxcompress import Collective
+from jaxcompress.planning.links import Links
 
 
 class Local(NamedTuple):
@@ -34,30 +35,26 @@ def fit_local(rows: Sequence[Row]) -> Local:
     )
 
 
-def fit_operations(points: Sequence[Point]) -> dict[str, Line]:
-    """The α-β model of every operation."""
+def fit_operations(points: Sequence[Point]) -> dict[str, RateModel]:
+    """The model of every operation."""
     return {
-        name: fit([one for one in points if one.operation == name])
-        for name in {one.operation for one in points}
+        name: fit([point for point in points if point.one.operation == name])
+        for name in {point.one.operation for point in points}
     }
 
 
 def communication_ms(
-    collectives: Sequence[Collective], gbit: float, lines: Mapping[str, Line]
+    collectives: Sequence[Collective], gbit: float, models: Mapping[str, RateModel]
 ) -> float:
     """The time of these collectives, one after the other."""
-    points = [
-        Point(one.operation, one.group, one.wire_bytes, gbit)
-        for one in collectives
-        for _ in range(one.count)
-    ]
-    return sum(lines[one.operation].ms(one) for one in points)
+    links = Links({("data",): {name: model.at(gbit) for name, model in models.items()}})
+    return links.ms(collectives)
 
 
 def steps(
     sent: Mapping[tuple[str, int], Sequence[Collective]],
     rates: Sequence[float],
-    lines: Mapping[str, Line],
+    models: Mapping[str, RateModel],
     local: Mapping[str, Local],
     compute_ms: float,
 ) -> list[Row]:
@@ -68,7 +65,7 @@ def steps(
     rows = []
     for (compressor, workers), collectives in sent.items():
         for gbit in rates:
-            communication = communication_ms(collectives, gbit, lines)
+            communication = communication_ms(collectives, gbit, models)
             rows.append(
                 {
                     "compressor": compressor,
@@ -85,21 +82,21 @@ def steps(
 
 
 def errors(
-    points: Sequence[Point], held_out: Sequence[Point], lines: Mapping[str, Line]
+    points: Sequence[Point], held_out: Sequence[Point], models: Mapping[str, RateModel]
 ) -> list[Row]:
     """The errors of each operation's model, on fitted and on other points."""
     rows = []
-    for name, line in sorted(lines.items()):
+    for name, model in sorted(models.items()):
         fitted, others = (
-            [relative_error(line, one) for one in each if one.operation == name]
+            [relative_error(model, point) for point in each if point.one.operation == name]
             for each in (points, held_out)
         )
         rows.append(
             {
                 "collective": name,
-                "alpha ms": f"{line.alpha_ms:.3f}",
-                "overhead": f"{line.overhead:.2f}",
-                "handling ns/B": f"{line.handling_ns:.2f}",
+                "alpha ms": f"{model.alpha_ms:.3f}",
+                "overhead": f"{model.overhead:.2f}",
+                "handling ns/B": f"{model.handling_ns:.2f}",
                 "fitted to": len(fitted),
                 "error": _percent(fitted),
                 "checked on": len(others),

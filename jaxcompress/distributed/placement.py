@@ -107,7 +107,7 @@ def init_state(
     check_placed(params, parameter_specs(shapes))
 
     def init(params):
-        return _map_per_worker(
+        return map_per_worker(
             lambda x: jnp.broadcast_to(x, (workers, *x.shape)), optimizer.init(params)
         )
 
@@ -116,12 +116,12 @@ def init_state(
 
 def squeeze_worker_axis(state: Any) -> Any:
     """Inside a step, before the update: `PerWorker` parts from one worker's (1, …) to (…)."""
-    return _map_per_worker(lambda x: x[0], state)
+    return map_per_worker(lambda x: x[0], state)
 
 
 def expand_worker_axis(state: Any) -> Any:
     """Inside a step, after the update: the inverse of `squeeze_worker_axis`, from (…) to (1, …)."""
-    return _map_per_worker(lambda x: x[None], state)
+    return map_per_worker(lambda x: x[None], state)
 
 
 def check_worker_axis(state: Any, mesh: AnyMesh | AbstractMesh, axis_name: AxisName) -> None:
@@ -157,7 +157,7 @@ def number_of_workers(mesh: AnyMesh | AbstractMesh, axis_name: AxisName) -> int:
     return math.prod(mesh.shape[name] for name in names)
 
 
-def _map_per_worker(function: Callable, state: Any) -> Any:
+def map_per_worker(function: Callable, state: Any) -> Any:
     """Applies `function` to the arrays of `PerWorker` parts only."""
     return jax.tree.map(
         lambda node: jax.tree.map(function, node) if _is_per_worker(node) else node,

@@ -1,41 +1,44 @@
 """The computation of one of many workers, on one device: its program without communication.
 
-This is the counterpart of `benchmarks.network.bare_collectives`. Each collective becomes an
-operation of the same shape on the device: a sum becomes the worker's own part, a gather becomes
-copies of it.
+Each collective becomes an operation of the same shape on the device: a sum becomes the worker's own
+part, a gather becomes copies of it.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 
-def without_network(closed: ClosedJaxpr, workers: int) -> Callable[..., list[jax.Array]]:
+def without_network(closed: ClosedJaxpr, sizes: Mapping[str, int]) -> Callable[..., list[Any]]:
     """The program as a function of its flat inputs.
 
     Args:
-      closed: From ``jax.make_jaxpr(f, axis_env=[("data", workers)])``; collectives are at its top
-        or inside calls.
-      workers: The size of the axis.
+      closed: From ``jax.make_jaxpr(f, axis_env=[("data", workers)])``; collectives are at its top,
+        inside calls, or inside the branches of conditionals.
+      sizes: The workers along each axis, as in ``{"data": workers}``.
 
     Raises:
       NotImplementedError: when called, for a collective without a replacement.
     """
-    return lambda *inputs: _run(closed.jaxpr, closed.consts, inputs, workers)
+    return lambda *inputs: _run(closed.jaxpr, closed.consts, inputs, sizes)
 
 
-def _run(jaxpr: Jaxpr, constants: Sequence[Any], inputs: Sequence[Any], workers: int) -> list[Any]:
+def _run(
+    jaxpr: Jaxpr, constants: Sequence[Any], inputs: Sequence[Any], sizes: Mapping[str, int]
+) -> list[Any]:
     values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*constants, *inputs], strict=True))
 
     def read(one):
         return one.val if isinstance(one, Literal) else values[one]
 
     for equation in jaxpr.eqns:
-        replaced = _replaced(equation, [read(one) for one in equation.invars], workers)
+        replaced = _replaced(equation, [read(one) for one in equation.invars], sizes)
         if replaced is None:
             needed = list(
                 dict.fromkeys(one for one in equation.invars if not isinstance(one, Literal))
@@ -48,20 +51,31 @@ def _run(jaxpr: Jaxpr, constants: Sequence[Any], inputs: Sequence[Any], workers:
     return [read(one) for one in jaxpr.outvars]
 
 
-def _replaced(equation: Any, arguments: list[Any], workers: int) -> list[Any] | None:
+def _replaced(equation: Any, arguments: list[Any], sizes: Mapping[str, int]) -> list[Any] | None:
     """The results of a replaced equation; None for one without communication."""
     name = equation.primitive.name
     if name == "axis_index":
         return [_unknown(jnp.int32(0))]
     if replace := _REPLACEMENTS.get(name.removesuffix("_invariant")):
+        axes = equation.params.get("axes", equation.params.get("axis_name"))
+        names = axes if isinstance(axes, tuple) else (axes,)
+        workers = math.prod(sizes[one] for one in names)
         return [_unknown(replace(x, equation.params, workers)) for x in arguments]
+    if name == "cond":
+        index, *operands = arguments
+        branches = [_branch(one, sizes) for one in equation.params["branches"]]
+        return lax.switch(index.astype(jnp.int32), branches, *operands)
     if isinstance(inner := equation.params.get("jaxpr"), ClosedJaxpr) and name in (
         "jit",
         "pjit",
         "closed_call",
     ):
-        return _run(inner.jaxpr, inner.consts, arguments, workers)
+        return _run(inner.jaxpr, inner.consts, arguments, sizes)
     return None
+
+
+def _branch(branch: ClosedJaxpr, sizes: Mapping[str, int]) -> Callable[..., list[Any]]:
+    return lambda *operands: _run(branch.jaxpr, branch.consts, operands, sizes)
 
 
 def _unknown(x: jax.Array) -> jax.Array:
@@ -80,6 +94,12 @@ def _gather(x: jax.Array, params: dict[str, Any], workers: int) -> jax.Array:
     )
 
 
+def _scatter(x: jax.Array, params: dict[str, Any], workers: int) -> jax.Array:
+    if params["tiled"]:
+        raise NotImplementedError("a tiled reduce_scatter has no replacement here.")
+    return lax.index_in_dim(x, 0, params["scatter_dimension"], keepdims=False)
+
+
 def _exchange(x: jax.Array, params: dict[str, Any], workers: int) -> jax.Array:
     if params["split_axis"] != params["concat_axis"]:
         raise NotImplementedError("an all_to_all between two axes has no replacement here.")
@@ -90,5 +110,6 @@ _REPLACEMENTS: dict[str, Callable[[jax.Array, dict[str, Any], int], jax.Array]] 
     "psum": lambda x, params, workers: x,
     "pmax": lambda x, params, workers: x,
     "all_gather": _gather,
+    "reduce_scatter": _scatter,
     "all_to_all": _exchange,
 }

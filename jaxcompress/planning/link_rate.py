@@ -1,22 +1,17 @@
 """The rate of the links between workers, measured by two all-reduces of different sizes."""
 
-import functools
 import math
 import time
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-from jax.experimental import multihost_utils
 from jax.sharding import AbstractMesh, Mesh
-from jax.sharding import PartitionSpec as P
 
 from jaxcompress.base import AxisName
-from jaxcompress.collectives.fused import fused_sum
+from jaxcompress.distributed.agreed_numbers import agreed
 from jaxcompress.distributed.placement import number_of_workers
-from jaxcompress.distributed.virtual import AnyMesh, VirtualMesh, over_workers
+from jaxcompress.distributed.virtual import AnyMesh, VirtualMesh
 from jaxcompress.ops.argument_checks import check_integer
+from jaxcompress.planning.measure import collective_program
 
 SMALL_BYTES = 4096
 
@@ -64,26 +59,17 @@ def measure_bandwidth(
         min(_seconds(_all_reduce(mesh, axis_name, size)) for _ in range(repeats))
         for size in (SMALL_BYTES, size_bytes)
     )
-    own = np.float32(large - small)
-    slowest = float(np.max(multihost_utils.process_allgather(own)))
+    (slowest,) = agreed([large - small])
     bits = 8 * 2 * (workers - 1) / workers * (size_bytes - SMALL_BYTES)
     return bits / slowest if slowest > 0 else math.inf
 
 
-@functools.cache
-def _all_reduce(mesh: Mesh, axis_name: AxisName, size_bytes: int) -> Callable[[], jax.Array]:
+def _all_reduce(mesh: Mesh, axis_name: AxisName, size_bytes: int) -> Callable[[], None]:
     """A compiled all-reduce of so many bytes, which has run once."""
-
-    def total():
-        x = jnp.arange(size_bytes // 4, dtype=jnp.float32) + jax.lax.axis_index(axis_name)
-        return (fused_sum([x], axis_name)[0].sum(),)
-
-    compiled = jax.jit(over_workers(total, mesh, (), (P(),), axis_name)).lower().compile()
-    jax.block_until_ready(compiled())
-    return compiled
+    return collective_program("all-reduce", size_bytes, mesh, axis_name, axis_name)
 
 
-def _seconds(run: Callable[[], jax.Array]) -> float:
+def _seconds(run: Callable[[], None]) -> float:
     begin = time.perf_counter()
-    jax.block_until_ready(run())
+    run()
     return time.perf_counter() - begin

@@ -8,12 +8,12 @@ from helpers import slow
 from jax import lax
 
 import jaxcompress
-from benchmarks.scaling.without_network import without_network
+from jaxcompress.planning.without_network import without_network
 
 
 def alone(function, workers, *inputs):
     jaxpr = jax.make_jaxpr(function, axis_env=[("data", workers)])(*inputs)
-    return jax.jit(without_network(jaxpr, workers))(*jax.tree.leaves(inputs))
+    return jax.jit(without_network(jaxpr, {"data": workers}))(*jax.tree.leaves(inputs))
 
 
 def test_a_gather_is_as_many_copies():

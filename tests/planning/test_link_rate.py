@@ -5,7 +5,7 @@ import math
 import pytest
 
 from jaxcompress import VirtualMesh, data_mesh, measure_bandwidth
-from jaxcompress.profiling import link_rate
+from jaxcompress.planning import link_rate
 
 
 def test_workers_without_a_link_have_an_infinite_rate():

@@ -1,0 +1,1 @@
+"""Plans: checked over shaped networks, and drawn for a model."""

@@ -1,0 +1,73 @@
+"""The links between workers: how long a collective over each axis of a mesh takes."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from jaxcompress.ops.argument_checks import is_number, shown
+from jaxcompress.planning.line import Line
+from jaxcompress.profiling.collective import Collective
+
+# What an operation costs that was not measured: a permute or a broadcast, of one round.
+OTHERWISE = "all-gather"
+
+
+class Links(NamedTuple):
+    """The α-β lines of a mesh, by axes and operation; from `measure` or `ideal_links`.
+
+    A collective over several axes that have no lines together takes as long as over the slowest of
+    them.
+    """
+
+    # ("data",) -> {"all-reduce": Line(…), …}
+    lines: dict[tuple[str, ...], dict[str, Line]]
+
+    def ms(self, collectives: Iterable[Collective]) -> float:
+        """The time of these collectives, one after the other, each as often as it runs."""
+        return sum(one.count * self._line(one).ms(one) for one in collectives if one.group > 1)
+
+    def _line(self, one: Collective) -> Line:
+        of_axes = self.lines.get(one.axes)
+        if of_axes is not None:
+            return of_axes.get(one.operation) or of_axes[OTHERWISE]
+        if missing := [axis for axis in one.axes if (axis,) not in self.lines] or not one.axes:
+            raise ValueError(
+                f"these links are of the axes {sorted(self.lines)}, and the step sends over"
+                f" {one.axes}; missing: {missing}. Measure the mesh of the step."
+            )
+        each = [self._line(one._replace(axes=(axis,))) for axis in one.axes]
+        return max(each, key=lambda line: line.ms(one))
+
+    def __str__(self) -> str:
+        """One row for each axis and operation."""
+        rows = [f"{'axes':<16}{'collective':<18}{'ms a round':>12}{'Gbit/s':>10}"]
+        for axes, lines in self.lines.items():
+            for operation, line in lines.items():
+                rate = f"{8 / line.ns_per_byte:.3g}" if line.ns_per_byte else "inf"
+                rows.append(f"{', '.join(axes):<16}{operation:<18}{line.alpha_ms:>12.3g}{rate:>10}")
+        return "\n".join(rows)
+
+
+def ideal_links(
+    bandwidth: float, latency: float = 0.0, axis_name: str | tuple[str, ...] = "data"
+) -> Links:
+    """Links that are always full: to plan for a network that is not here.
+
+    Args:
+      bandwidth: Bits per second that a worker can send, such as 1e9.
+      latency: Seconds from sending a message to receiving it.
+      axis_name: The axis, or axes, over which workers average.
+
+    Raises:
+      ValueError: if `bandwidth` is not positive or `latency` is negative.
+
+    Example:
+      >>> ideal_links(1e9, 1e-3).lines["data",]["all-reduce"]
+      Line(alpha_ms=1.0, ns_per_byte=8.0)
+    """
+    if not is_number(bandwidth) or not bandwidth > 0:
+        raise ValueError(f"bandwidth is in bits per second, above 0; got {shown(bandwidth)}.")
+    if not is_number(latency) or not latency >= 0:
+        raise ValueError(f"latency is in seconds, at least 0; got {shown(latency)}.")
+    line = Line(1e3 * latency, 8e9 / bandwidth)
+    names = (axis_name,) if isinstance(axis_name, str) else axis_name
+    return Links({(name,): {"all-reduce": line, OTHERWISE: line} for name in names})

@@ -1,0 +1,114 @@
+"""What one worker computes in a step, without its network: measured on this process's device."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+from jax.extend.core import ClosedJaxpr
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from jaxcompress.base import Compressor
+from jaxcompress.distributed.agreed_numbers import agreed, agreed_milliseconds
+from jaxcompress.distributed.loss_function import with_extra
+from jaxcompress.ops.trees import energy
+from jaxcompress.planning.without_network import without_network
+from jaxcompress.transform import compress
+
+# For a program that runs once: LLVM optimises nothing.
+COMPILE_FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+class Update(NamedTuple):
+    """The traced update of an optimizer, seen from one worker, and its inputs."""
+
+    jaxpr: ClosedJaxpr
+    inputs: tuple[Any, ...]  # gradients, state, parameters; arrays or their shapes
+
+
+def traced_update(
+    optimizer: optax.GradientTransformation, grads: Any, params: Any, sizes: Mapping[str, int]
+) -> Update:
+    """The program of ``optimizer.update`` among so many workers along each axis; shapes suffice."""
+    grads, params = (jax.tree.map(_shape, tree) for tree in (grads, params))
+    state = jax.eval_shape(optimizer.init, params)
+    traced = jax.make_jaxpr(optimizer.update, axis_env=list(sizes.items()))
+    return Update(traced(grads, state, params), (grads, state, params))
+
+
+def update_ms(
+    optimizer: optax.GradientTransformation,
+    grads: Any,
+    params: Any,
+    sizes: Mapping[str, int],
+    devices: Sequence[Any],
+    repeats: int,
+) -> float:
+    """The time of an update without its collectives: compression, decoding of all messages, and
+    what follows.
+    """
+    update = traced_update(optimizer, grads, params, sizes)
+    inputs = jax.tree.leaves((grads, jax.jit(optimizer.init)(params), params))
+    return local_ms(without_network(update.jaxpr, sizes), inputs, devices, repeats)
+
+
+def gradient(loss_fn: Callable) -> Callable:
+    """``(params, extra, batch) -> gradient`` of one worker, without the others."""
+    loss_fn = with_extra(loss_fn)
+
+    def run(params, extra, batch):
+        return jax.grad(lambda params: loss_fn(params, extra, batch)[0])(params)
+
+    return run
+
+
+def local_ms(
+    function: Callable, arguments: Sequence[Any], devices: Sequence[Any], repeats: int
+) -> float:
+    """The median time of `function` on all these devices of all processes at once.
+
+    Each device computes the same. So if they share processors, that is in the time. The slowest
+    process counts.
+    """
+    mesh = Mesh(np.array(devices), ("device",), axis_types=(AxisType.Auto,))
+    run = jax.jit(jax.shard_map(function, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False))
+    placed = jax.device_put(tuple(arguments), NamedSharding(mesh, P()))
+    jax.block_until_ready(run(*placed))
+    return agreed_milliseconds(lambda: run(*placed), repeats)
+
+
+def kept_energy(compressor: Compressor, grads: Any, axes: tuple[str, ...]) -> float:
+    """The least ``1 - |g - sent|² / |g|²`` over kinds of arrays, in a first step without a memory.
+
+    Arrays with equally many axes are of one kind: matrices have 2, norms and biases 1. What travels
+    dense keeps 1. Rounding without bias may lose more than there was, and keeps less than 0. The
+    least over all processes, each with its own gradient.
+    """
+    optimizer = compress(compressor, axes)
+
+    def sent(grads):
+        return optimizer.update(grads, optimizer.init(grads))[0]
+
+    one_worker = Mesh(np.array(jax.local_devices()[:1]).reshape((1,) * len(axes)), axes)
+    alone = jax.shard_map(sent, mesh=one_worker, in_specs=P(), out_specs=P(), check_vma=False)
+
+    @functools.partial(jax.jit, compiler_options=COMPILE_FAST)
+    def energies(grads):
+        lost = jax.tree.map(lambda x, y: energy(x - y), grads, alone(grads))
+        return jax.tree.leaves(lost), [energy(x) for x in jax.tree.leaves(grads)]
+
+    lost, whole = jax.device_get(energies(grads))
+    kinds: dict[int, list[float]] = {}
+    for x, one, all_of_it in zip(jax.tree.leaves(grads), lost, whole, strict=True):
+        sums = kinds.setdefault(x.ndim, [0.0, 0.0])
+        sums[0] += float(one)
+        sums[1] += float(all_of_it)
+    kept = [1 - one / all_of_it for one, all_of_it in kinds.values() if all_of_it]
+    return agreed([min(kept, default=1.0)], np.min)[0]
+
+
+def _shape(x: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)

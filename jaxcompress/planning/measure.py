@@ -1,0 +1,114 @@
+"""Measures the links of a mesh: every collective over every axis, at several sizes."""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import numpy as np
+from jax.sharding import AbstractMesh, Mesh
+from jax.sharding import PartitionSpec as P
+
+from jaxcompress._compat import vary
+from jaxcompress.base import AxisName
+from jaxcompress.collectives.alone import ALONE
+from jaxcompress.distributed.agreed_numbers import agreed_milliseconds
+from jaxcompress.distributed.placement import number_of_workers, shard_batch
+from jaxcompress.distributed.virtual import AnyMesh, VirtualMesh, over_workers
+from jaxcompress.ops.argument_checks import check_integer
+from jaxcompress.planning.line import fit
+from jaxcompress.planning.links import Links
+from jaxcompress.profiling.collective import Collective
+
+SENT_BYTES = (2**12, 2**14, 2**16, 2**18, 2**20, 2**22, 2**24)  # about what one worker sends
+# A collective that takes so long shows the rate; larger ones would show the same.
+LONG_ENOUGH_MS = 250.0
+
+
+def measure(mesh: AnyMesh | AbstractMesh, axis_name: AxisName = "data", repeats: int = 5) -> Links:
+    """Measures the links between the workers of `mesh`, for `plan`.
+
+    It times every collective that schemes are made of over each axis of the workers, and over all
+    of them together, with messages of 4 KiB to 16 MiB, until one takes 250 ms. Through the medians
+    of each operation it fits ``ms = alpha · rounds + beta · bytes``, by least squares of relative
+    errors. All processes call it together and get the same lines, those of the slowest. What it
+    measures includes the work of the processors at both ends, and other programs on them.
+
+    It takes seconds, most of them to compile thirty small programs, which the process keeps: a
+    later call measures again, in less time.
+
+    Args:
+      mesh: The mesh of the workers.
+      axis_name: The axis, or axes, of the workers.
+      repeats: Runs of each collective and size, at least 1.
+
+    Returns:
+      The `Links`. Those of one worker have no lines, since it sends nothing.
+
+    Raises:
+      ValueError: if `repeats` is below 1, or `mesh` has no devices, no such axis, or virtual
+        workers.
+    """
+    check_integer("repeats", repeats, 1, "the runs of each collective and size")
+    if isinstance(mesh, AbstractMesh | VirtualMesh):
+        raise ValueError(
+            "measure times collectives between devices, and the workers of this mesh have none of"
+            " their own. Give links=ideal_links(bandwidth, latency) to plan instead."
+        )
+    names = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
+    together = [(name,) for name in names] + ([names] if len(names) > 1 else [])
+    lines = {}
+    for axes in together:
+        if number_of_workers(mesh, axes) > 1:
+            lines[axes] = {
+                operation: fit(_points(operation, mesh, names, axes, repeats))
+                for operation in ALONE
+            }
+    return Links(lines)
+
+
+def _points(
+    operation: str, mesh: Mesh, names: tuple[str, ...], axes: tuple[str, ...], repeats: int
+) -> list[tuple[Collective, float]]:
+    """The median time of each size."""
+    found, group = [], number_of_workers(mesh, axes)
+    for sent in SENT_BYTES:
+        size = payload(operation, group, sent)
+        run = collective_program(operation, size, mesh, names, axes)
+        one = Collective(operation, ("float32",), size, group, axes=axes)
+        found.append((one, agreed_milliseconds(run, repeats)))
+        if found[-1][1] >= LONG_ENOUGH_MS:
+            break
+    return found
+
+
+def payload(operation: str, workers: int, sent: int) -> int:
+    """The input of one worker for which it sends about `sent` bytes.
+
+    It divides evenly among all workers.
+    """
+    each = Collective(operation, ("float32",), 2**20, workers).wire_bytes / 2**20
+    return max(1, round(sent / each / (4 * workers))) * 4 * workers
+
+
+@functools.cache
+def collective_program(
+    operation: str, size: int, mesh: Mesh, names: AxisName, axes: AxisName
+) -> Callable[[], None]:
+    """One collective over `axes` with `size` bytes of float32 per worker: compiled, and run once.
+
+    `names` are all axes of the workers.
+    """
+
+    def run(x):
+        return (vary(ALONE[operation](x, axes), names),)
+
+    own = number_of_workers(mesh.local_mesh, names)
+    placed = shard_batch(np.ones(size // 4 * own, np.float32), mesh, names)
+    sharded = over_workers(run, mesh, (P(names),), (P(names),), names)
+    compiled = jax.jit(sharded).lower(placed).compile()
+
+    def timed():
+        jax.block_until_ready(compiled(placed))
+
+    timed()
+    return timed

@@ -1,0 +1,71 @@
+"""What one worker computes: its update without a network, its gradient, and what it keeps."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxcompress import compress, dense, error_feedback, parse, power_sgd, top_k
+from jaxcompress.planning import local_work
+from jaxcompress.planning.local_work import gradient, kept_energy, traced_update, update_ms
+
+GRADS = {"matrix": jnp.asarray(np.random.default_rng(0).standard_normal((40, 50)), jnp.float32)}
+
+
+def test_an_update_reads_the_messages_of_all_workers():
+    def largest(workers):
+        chain = optax.chain(compress(error_feedback(top_k(0.1))), optax.sgd(0.1))
+        jaxpr = traced_update(chain, GRADS, GRADS, {"data": workers}).jaxpr
+        gathered = [
+            var.aval.size
+            for equation in jaxpr.eqns
+            if "all_gather" in equation.primitive.name
+            for var in equation.outvars
+        ]
+        return max(gathered)
+
+    assert largest(4) == 2 * largest(2)
+
+
+@pytest.mark.parametrize("text", ["dense()", "error_feedback(hierarchical(dense(), top_k(0.1)))"])
+def test_the_time_of_an_update_is_measured_without_other_workers(text):
+    axes = {"data": 8} if text == "dense()" else {"node": 2, "gpu": 4}
+    chain = optax.chain(compress(parse(text), tuple(axes)), optax.adam(1e-3))
+    assert update_ms(chain, GRADS, GRADS, axes, jax.devices()[:2], repeats=1) > 0
+
+
+def test_the_gradient_is_that_of_the_loss_alone():
+    def loss_fn(params, extra, batch):
+        return jnp.sum(params["matrix"] * batch) * extra, (extra, {})
+
+    found = gradient(loss_fn)(GRADS, jnp.float32(2), jnp.float32(3))
+    np.testing.assert_allclose(found["matrix"], 6)
+
+
+def test_a_device_is_one_of_those_that_run(monkeypatch):
+    """All of them run at once, so that shared processors are in the time."""
+    monkeypatch.setattr(local_work, "agreed_milliseconds", lambda run, repeats: run())
+    found = local_work.local_ms(lambda x: 2 * x, [jnp.ones(3)], jax.devices()[:3], 1)
+    assert len(found.sharding.device_set) == 3
+    np.testing.assert_array_equal(found, 2)
+
+
+@pytest.mark.parametrize("axes", [("data",), ("node", "gpu")])
+def test_kept_is_the_energy_that_a_selection_sends(axes):
+    x = GRADS["matrix"]
+    largest = np.sort(np.square(np.asarray(x)).ravel())[::-1][:200]
+    expected = largest.sum() / float(jnp.sum(x**2))
+    assert kept_energy(top_k(0.1), GRADS, axes) == pytest.approx(expected, rel=1e-5)
+    assert kept_energy(error_feedback(top_k(0.1)), GRADS, axes) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_worst_kind_of_array_counts():
+    vector = jnp.where(jnp.arange(2000) < 200, 1.0, 0.0)
+    both = GRADS | {"vector": vector, "short": jnp.ones(3), "zero": jnp.zeros((4, 4, 4))}
+    assert kept_energy(top_k(0.1), both, ("data",)) == pytest.approx(
+        kept_energy(top_k(0.1), GRADS, ("data",)), rel=1e-5
+    )
+    assert kept_energy(dense(), both, ("data",)) == 1
+    # A vector travels dense under low rank, and keeps everything.
+    assert kept_energy(power_sgd(1), {"vector": vector}, ("data",)) == 1

@@ -1,0 +1,45 @@
+"""The compressor of ``--compressor auto``: measured links and steps, and the plan that follows."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import optax
+
+import jaxcompress
+from train.config import Config
+from train.processes import Mesh, axes_of, axes_of_rows, is_main_process
+from train.task import Batch
+
+
+def planned_compressor(
+    config: Config,
+    mesh: Mesh,
+    loss_fn: Callable,
+    optimizer: Callable[[jaxcompress.Compressor], optax.GradientTransformation],
+    variables: tuple[Any, Any],
+    batch: Batch,
+) -> jaxcompress.Compressor:
+    """Prints a plan for the workers of `mesh`, and returns its choice; all processes agree.
+
+    `optimizer` makes the chain of a compressor, and `batch` has this process's rows.
+    """
+    params, batch_stats = variables
+    _say(f"{config.name}: measuring links and steps, to choose a compressor")
+    found = jaxcompress.plan(
+        loss_fn,
+        optimizer,
+        params,
+        jaxcompress.shard_batch(batch, mesh, axes_of_rows(mesh)),
+        mesh,
+        extra=batch_stats,
+        axis_name=axes_of(mesh),
+        micro_batches=config.micro_batches,
+    )
+    _say(str(found))
+    return found.compressor
+
+
+def _say(text: str) -> None:
+    if is_main_process():
+        print(text, file=sys.stderr, flush=True)
