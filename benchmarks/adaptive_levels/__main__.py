@@ -4,6 +4,7 @@
     python -m benchmarks.adaptive_levels --task transformer  some tasks; other rows stay
     python -m benchmarks.adaptive_levels --seeds 100         the seed with which rules were set
     python -m benchmarks.adaptive_levels --task              the table of the file
+    python -m benchmarks.adaptive_levels --over-time         the levels of one seed, drawn
 
 Four workers train a model whose compressor has a weak and a strong level: alone, and under each
 rule of `jaxcompress.adaptive`. All runs of a seed start from the same parameters and see the same
@@ -21,6 +22,7 @@ from typing import Any
 
 import tyro
 
+from benchmarks.adaptive_levels import over_time
 from benchmarks.adaptive_levels.runs import CHOICE_SEED, TASKS, Run, runs
 from benchmarks.common.environment import environment
 from benchmarks.common.pages import REPOSITORY, markdown, spread, write_between
@@ -45,11 +47,17 @@ class Options:
 
     task: tuple[str, ...] = tuple(TASKS)
     seeds: tuple[int, ...] = (0, 1, 2)
+    over_time: bool = False  # the levels of the first seed, into adaptive_levels_over_time.csv
 
 
 def main(options: Options) -> None:
     """Runs one after the other, a seed after the other, saving after each."""
     about = environment()
+    if options.over_time:
+        for task in options.task:
+            over_time.measure(task, options.seeds[0], about)
+        print(over_time.draw())
+        return
     for seed in options.seeds:
         for task in options.task:
             for run in runs(task, seed):

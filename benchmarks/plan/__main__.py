@@ -27,13 +27,14 @@ from typing import Any
 import tyro
 
 from benchmarks.common.environment import environment
-from benchmarks.common.pages import REPOSITORY, markdown, write_between
+from benchmarks.common.pages import REPOSITORY, markdown, write_between, write_readme
 from benchmarks.common.results import Results, Row
 from benchmarks.hosts.host_processes import HostProcesses
 from benchmarks.hosts.namespaces import Network, bits_per_second, missing, network
 from benchmarks.plan.map import WORKERS, draw
 
 PAGE = REPOSITORY / "docs" / "planning.md"
+README_NETWORK = "4", "200mbit"
 RESULTS = Results(
     "plan.csv",
     ("hosts", "rate", "compressor"),
@@ -81,6 +82,7 @@ def main(options: Options) -> int:
         text = f"{markdown(table(rows))}\n\n{summary(rows)}"
         print(text)
         write_between(PAGE, "plan", text)
+        write_readme("plan", readme(rows))
     return 0
 
 
@@ -151,6 +153,21 @@ def summary(rows: list[Row]) -> str:
         f" {near} of {len(of_each)}. Dense is the fastest in {len(where)}, and the plan says so in"
         f" {right} of them."
     ).replace("-", "−")
+
+
+def readme(rows: list[Row]) -> str:
+    """One plan, and the real steps beside it."""
+    mine = networks(rows).get(README_NETWORK, [])
+    lines = [
+        {
+            "4 hosts, 200 Mbit/s": f"`{row['compressor']}`" + ", the choice" * int(row["chosen"]),
+            "MB sent": f"{int(row['sent_bytes']) / 1e6:.2f}",
+            "predicted ms": f"{float(row['predicted_ms']):.0f}",
+            "measured ms": f"{measured_ms(row):.0f}",
+        }
+        for row in mine
+    ]
+    return markdown(lines)
 
 
 def networks(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:

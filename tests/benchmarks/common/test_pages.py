@@ -41,13 +41,17 @@ def test_a_page_without_one_pair_of_marks_is_refused(text, tmp_path):
 
 
 NOTHING_MEASURED = {
+    "adaptive_levels": {"task": ()},
+    "changing_link": {"measure": False},
     "compiled": {"platform": ("none",)},
     "compiled_sharded": {"platform": ("none",)},
+    "layer_levels": {"task": ()},
     "learning_rates": {"only": ("table",)},
     "network": {"workers": ()},
     "period_bytes": {"only": ()},
     "period_lengths": {"workers": ()},
     "period_overlap": {"platform": ()},
+    "plan": {},
     "scheme_survey": {"only": ("table",)},
     "sharded_network": {"measure": False},
     "sharded_training": {"measure": False},
