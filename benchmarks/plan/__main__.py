@@ -5,7 +5,7 @@
     python -m benchmarks.plan --config configs/X.yaml     where compression pays for that model
 
 With `--measure`, hosts are network namespaces of this machine, whose links are shaped
-(`benchmarks.hosts.namespaces`). They train a transformer of 0.9 million parameters (AdamW; 8 rows
+(`benchmarks.hosts.namespaces`). They train a transformer of 0.8 million parameters (AdamW; 8 rows
 of 64 characters a host and step). For each number of hosts, the work of the device is measured
 once, on all hosts at the same time, over unshaped links. At each rate the links are measured, a
 plan is made, and then real steps are taken with every option. No step was seen by the plan. The

@@ -23,7 +23,7 @@ from train.sharding import init_on_mesh
 from train.task import make_loss
 
 CHARACTERS, CONTEXT, ROWS_OF_A_HOST = 65, 64, 8
-SIZE = {"width": 192, "layers": 2, "heads": 4}  # 0.9 million parameters
+SIZE = {"width": 256, "layers": 1, "heads": 4}  # 0.8 million parameters
 STEPS = 10
 
 

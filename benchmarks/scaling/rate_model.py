@@ -7,13 +7,14 @@ link time per byte relative to a full link, which has 1. `handling` is the hosts
 any rate, for copies and in the kernel.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from jaxcompress import Collective
-from jaxcompress.planning.line import Line, nonnegative_fit, rounds
+from jaxcompress.planning.line import Line, rounds
 
 
 class Point(NamedTuple):
@@ -50,6 +51,24 @@ def fit(points: Sequence[Point]) -> RateModel:
     terms = [[term / point.ms for term in _terms(point)] for point in points]
     found = nonnegative_fit(terms, [1 - full.ms(point) / point.ms for point in points])
     return RateModel(*(float(one) for one in np.add(found, full)))
+
+
+def nonnegative_fit(terms: Sequence[Sequence[float]], wanted: Sequence[float]) -> list[float]:
+    """The factors x ≥ 0 with the least ``|terms @ x - wanted|²``.
+
+    Tries every subset of the few terms, since the best factors may be negative otherwise.
+    """
+    rows, targets = np.asarray(terms, float), np.asarray(wanted, float)
+    count = rows.shape[1]
+    best, least = np.zeros(count), np.inf
+    for size in range(count + 1):
+        for chosen in itertools.combinations(range(count), size):
+            found = np.zeros(count)
+            found[list(chosen)] = np.linalg.lstsq(rows[:, chosen], targets, rcond=None)[0]
+            missed = float(np.sum((rows @ found - targets) ** 2))
+            if (found >= 0).all() and missed < least:
+                best, least = found, missed
+    return [float(x) for x in best]
 
 
 def relative_error(model: RateModel, point: Point) -> float:

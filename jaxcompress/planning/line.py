@@ -1,6 +1,5 @@
-"""The time of a collective from its rounds and its bytes: the α-β model of a ring."""
+"""The time of a collective: by the α-β model of a ring, or between measured sizes."""
 
-import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,6 +19,45 @@ class Line(NamedTuple):
         return self.alpha_ms * rounds(one) + self.ns_per_byte * one.wire_bytes / 1e6
 
 
+class Curve(NamedTuple):
+    """The measured times of one operation over one network, with linear interpolation.
+
+    Networks are no straight lines: they let short bursts pass unhindered, and delay long ones. A
+    message below the smallest measured takes as long as it; one above the largest goes on at the
+    rate between the last two.
+    """
+
+    rounds: int
+    wire_bytes: tuple[int, ...]  # that one worker sends, increasing
+    times_ms: tuple[float, ...]  # not decreasing
+
+    @property
+    def alpha_ms(self) -> float:
+        """Per round, of the smallest message."""
+        return self.times_ms[0] / self.rounds
+
+    @property
+    def ns_per_byte(self) -> float:
+        """Between the two largest messages."""
+        (*_, last), (*_, ms) = self.wire_bytes, self.times_ms
+        before = (self.wire_bytes[-2], self.times_ms[-2]) if len(self.times_ms) > 1 else (0, 0.0)
+        return 1e6 * (ms - before[1]) / (last - before[0])
+
+    def ms(self, one: Collective) -> float:
+        """The time of one execution of a collective among as many workers as were measured."""
+        beyond = max(0, one.wire_bytes - self.wire_bytes[-1])
+        inside = float(np.interp(one.wire_bytes, self.wire_bytes, self.times_ms))
+        return inside + self.ns_per_byte * beyond / 1e6
+
+
+def curve(measured: Sequence[tuple[Collective, float]]) -> Curve:
+    """The curve through collectives of one operation, by size, and their milliseconds."""
+    sizes = tuple(one.wire_bytes for one, _ in measured)
+    # A larger message takes no less time: what says otherwise is noise.
+    times = np.maximum.accumulate([ms for _, ms in measured])
+    return Curve(rounds(measured[0][0]), sizes, tuple(float(ms) for ms in times))
+
+
 def rounds(one: Collective) -> int:
     """Messages that a worker of a ring sends one after the other; a group of one sends none.
 
@@ -32,27 +70,3 @@ def rounds(one: Collective) -> int:
         case "all-gather" | "reduce-scatter" | "all-to-all":
             return others
     return min(1, others)
-
-
-def fit(measured: Sequence[tuple[Collective, float]]) -> Line:
-    """The line through collectives and their milliseconds, by least squares of relative errors."""
-    terms = [[rounds(one) / ms, one.wire_bytes / 1e6 / ms] for one, ms in measured]
-    return Line(*nonnegative_fit(terms, [1.0] * len(terms)))
-
-
-def nonnegative_fit(terms: Sequence[Sequence[float]], wanted: Sequence[float]) -> list[float]:
-    """The factors x ≥ 0 with the least ``|terms @ x - wanted|²``.
-
-    Tries every subset of the few terms, since the best factors may be negative otherwise.
-    """
-    rows, targets = np.asarray(terms, float), np.asarray(wanted, float)
-    count = rows.shape[1]
-    best, least = np.zeros(count), np.inf
-    for size in range(count + 1):
-        for chosen in itertools.combinations(range(count), size):
-            found = np.zeros(count)
-            found[list(chosen)] = np.linalg.lstsq(rows[:, chosen], targets, rcond=None)[0]
-            missed = float(np.sum((rows @ found - targets) ** 2))
-            if (found >= 0).all() and missed < least:
-                best, least = found, missed
-    return [float(x) for x in best]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from jaxcompress.ops.argument_checks import is_number, shown
-from jaxcompress.planning.line import Line
+from jaxcompress.planning.line import Curve, Line
 from jaxcompress.profiling.collective import Collective
 
 # What an operation costs that was not measured: a permute or a broadcast, of one round.
@@ -12,20 +12,20 @@ OTHERWISE = "all-gather"
 
 
 class Links(NamedTuple):
-    """The α-β lines of a mesh, by axes and operation; from `measure` or `ideal_links`.
+    """The time of every collective of a mesh, by axes and operation: `measure` or `ideal_links`.
 
-    A collective over several axes that have no lines together takes as long as over the slowest of
-    them.
+    A collective over several axes that were not measured together takes as long as over the
+    slowest of them.
     """
 
-    # ("data",) -> {"all-reduce": Line(…), …}
-    lines: dict[tuple[str, ...], dict[str, Line]]
+    # ("data",) -> {"all-reduce": …, …}
+    lines: dict[tuple[str, ...], dict[str, Line | Curve]]
 
     def ms(self, collectives: Iterable[Collective]) -> float:
         """The time of these collectives, one after the other, each as often as it runs."""
         return sum(one.count * self._line(one).ms(one) for one in collectives if one.group > 1)
 
-    def _line(self, one: Collective) -> Line:
+    def _line(self, one: Collective) -> Line | Curve:
         of_axes = self.lines.get(one.axes)
         if of_axes is not None:
             return of_axes.get(one.operation) or of_axes[OTHERWISE]

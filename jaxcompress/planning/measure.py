@@ -15,7 +15,7 @@ from jaxcompress.distributed.agreed_numbers import agreed_milliseconds
 from jaxcompress.distributed.placement import number_of_workers, shard_batch
 from jaxcompress.distributed.virtual import AnyMesh, VirtualMesh, over_workers
 from jaxcompress.ops.argument_checks import check_integer
-from jaxcompress.planning.line import fit
+from jaxcompress.planning.line import curve
 from jaxcompress.planning.links import Links
 from jaxcompress.profiling.collective import Collective
 
@@ -28,10 +28,11 @@ def measure(mesh: AnyMesh | AbstractMesh, axis_name: AxisName = "data", repeats:
     """Measures the links between the workers of `mesh`, for `plan`.
 
     It times every collective that schemes are made of over each axis of the workers, and over all
-    of them together, with messages of 4 KiB to 16 MiB, until one takes 250 ms. Through the medians
-    of each operation it fits ``ms = alpha · rounds + beta · bytes``, by least squares of relative
-    errors. All processes call it together and get the same lines, those of the slowest. What it
-    measures includes the work of the processors at both ends, and other programs on them.
+    of them together, with messages of 4 KiB to 16 MiB, until one takes 250 ms. Between the medians
+    of these sizes it interpolates. Printed, it shows alpha, the time of a round of the smallest
+    message, and beta as a rate, that between the two largest. All processes call it together and
+    get the same times, those of the slowest. What it measures includes the work of the processors
+    at both ends, and other programs on them.
 
     It takes seconds, most of them to compile thirty small programs, which the process keeps: a
     later call measures again, in less time.
@@ -42,7 +43,7 @@ def measure(mesh: AnyMesh | AbstractMesh, axis_name: AxisName = "data", repeats:
       repeats: Runs of each collective and size, at least 1.
 
     Returns:
-      The `Links`. Those of one worker have no lines, since it sends nothing.
+      The `Links`. Those of one worker are empty, since it sends nothing.
 
     Raises:
       ValueError: if `repeats` is below 1, or `mesh` has no devices, no such axis, or virtual
@@ -60,7 +61,7 @@ def measure(mesh: AnyMesh | AbstractMesh, axis_name: AxisName = "data", repeats:
     for axes in together:
         if number_of_workers(mesh, axes) > 1:
             lines[axes] = {
-                operation: fit(_points(operation, mesh, names, axes, repeats))
+                operation: curve(_points(operation, mesh, names, axes, repeats))
                 for operation in ALONE
             }
     return Links(lines)

@@ -62,8 +62,8 @@ def plan(
     and backward pass of one worker's rows, measured on this device. The update is that of the
     optimizer without its collectives: compression, the decoding of all workers' messages, and what
     follows. It is measured too, with its kernel launches on a GPU. The network is the sum of
-    ``alpha · rounds + beta · bytes`` over the collectives of the traced step, those of the loss and
-    of other checks included.
+    the times that `links` have for the collectives of the traced step, those of the loss and of
+    other checks included.
 
     All processes measure at the same time, so if they share processors, that is in the numbers;
     the slowest process counts. The choice is the candidate with the shortest step. Steps that

@@ -1,12 +1,9 @@
-"""The α-β line of an operation: rounds, bytes, and the fit."""
+"""The time of an operation: α-β lines, and curves through measured times."""
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from jaxcompress import Collective
-from jaxcompress.planning.line import Line, fit, nonnegative_fit, rounds
+from jaxcompress.planning.line import Curve, Line, curve, rounds
 
 
 def one(operation: str, payload: int = 4096, group: int = 4) -> Collective:
@@ -28,19 +25,22 @@ def test_a_line_is_rounds_and_bytes():
     assert Line(2.0, 8.0).ms(one("all-reduce", 125_000_000, 2)) == pytest.approx(4 + 1000)
 
 
-@pytest.mark.parametrize("line", [Line(0.3, 8.0), Line(0.0, 80.0), Line(2.0, 0.0)])
-def test_a_fit_finds_the_line_that_made_the_points(line):
-    sizes = [one("all-gather", 2**power) for power in (10, 16, 20, 24)]
-    assert fit([(each, line.ms(each)) for each in sizes]) == pytest.approx(line, abs=1e-6)
+def points(*pairs):
+    return [(one("all-gather", size // 3, 4), ms) for size, ms in pairs]
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 2**32 - 1))
-def test_no_factor_is_negative_and_none_of_a_grid_is_better(seed):
-    rng = np.random.default_rng(seed)
-    terms, wanted = rng.standard_normal((5, 2)), rng.standard_normal(5)
-    found = np.array(nonnegative_fit(terms, wanted))
-    assert (found >= 0).all()
-    grid = np.stack(np.meshgrid(*[np.linspace(0, 4, 81)] * 2), -1).reshape(-1, 2)
-    missed = np.sum((grid @ terms.T - wanted) ** 2, axis=1)
-    assert np.sum((terms @ found - wanted) ** 2) <= missed.min() + 1e-9
+def test_a_curve_goes_through_what_was_measured_and_is_straight_between():
+    found = curve(points((3000, 1.0), (6000, 2.0), (60_000, 20.0)))
+    assert found == Curve(3, (3000, 6000, 60_000), (1.0, 2.0, 20.0))
+    for size, ms in ((300, 1.0), (3000, 1.0), (4500, 1.5), (33_000, 11.0), (120_000, 40.0)):
+        assert found.ms(one("all-gather", size // 3, 4)) == pytest.approx(ms)
+
+
+def test_alpha_is_of_the_smallest_message_and_beta_of_the_largest():
+    found = curve(points((3000, 1.5), (3_003_000, 25.5)))
+    assert (found.alpha_ms, found.ns_per_byte) == pytest.approx((0.5, 8.0))
+    assert curve(points((3000, 3.0))).ns_per_byte == pytest.approx(1000)
+
+
+def test_a_larger_message_takes_no_less_time():
+    assert curve(points((3000, 2.0), (6000, 1.0), (9000, 3.0))).times_ms == (2.0, 2.0, 3.0)

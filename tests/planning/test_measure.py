@@ -32,7 +32,11 @@ def test_the_lines_are_those_of_the_network(monkeypatch):
     links = measure(data_mesh(2))
     assert links.lines.keys() == {("data",)}
     for operation in ALONE:
-        assert links.lines[("data",)][operation] == pytest.approx(line)
+        found = links.lines[("data",)][operation]
+        assert found.ns_per_byte == pytest.approx(line.ns_per_byte)
+        for size in (10_000, 3_000_000, 50_000_000):
+            one = Collective(operation, ("float32",), size, 2)
+            assert found.ms(one) == pytest.approx(line.ms(one))
     # 4 MiB take 335 ms; no larger ones are sent.
     assert max(sizes) == 2**23  # of which half is sent by an all-to-all
 

@@ -2,9 +2,18 @@
 
 import itertools
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from benchmarks.scaling.rate_model import Point, RateModel, fit, relative_error
+from benchmarks.scaling.rate_model import (
+    Point,
+    RateModel,
+    fit,
+    nonnegative_fit,
+    relative_error,
+)
 from jaxcompress import Collective
 
 
@@ -45,3 +54,15 @@ def test_a_full_link_takes_as_long_as_its_bits():
 def test_more_workers_are_checked_on_the_same_model():
     model, eight = RateModel(0.5, 1.0, 0.0), Point(all_gather(8, 4096), 1.0)
     assert relative_error(model, eight._replace(ms=2 * model.ms(eight))) == pytest.approx(-0.5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_no_factor_is_negative_and_none_of_a_grid_is_better(seed):
+    rng = np.random.default_rng(seed)
+    terms, wanted = rng.standard_normal((5, 2)), rng.standard_normal(5)
+    found = np.array(nonnegative_fit(terms, wanted))
+    assert (found >= 0).all()
+    grid = np.stack(np.meshgrid(*[np.linspace(0, 4, 81)] * 2), -1).reshape(-1, 2)
+    missed = np.sum((grid @ terms.T - wanted) ** 2, axis=1)
+    assert np.sum((terms @ found - wanted) ** 2) <= missed.min() + 1e-9
