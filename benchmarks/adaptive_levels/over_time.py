@@ -61,7 +61,7 @@ def draw() -> Path:
         for place, rule in enumerate(rules):
             mine = [row for row in rows if (row["task"], row["rule"]) == (task, rule)]
             steps = [int(row["step"]) for row in mine]
-            strong = [place + 0.8 * int(row["level"]) for row in mine]
+            strong = [place + 0.8 * float(row["level"]) for row in mine]
             levels.fill_between(steps, place, strong, step="pre", color="#1f77b4")
             loss.plot(steps, [float(row["train_loss"]) for row in mine], label=rule, linewidth=1)
         levels.set_yticks([place + 0.4 for place in range(len(rules))], rules, fontsize=8)

@@ -7,15 +7,16 @@
 With `--measure`, hosts are network namespaces of this machine, whose links are shaped
 (`benchmarks.hosts.namespaces`). They train a transformer of 0.8 million parameters (AdamW; 8 rows
 of 64 characters a host and step). For each number of hosts, the work of the device is measured
-once, on all hosts at the same time, over unshaped links. At each rate the links are measured, a
+once, on all hosts at the same time. At each rate the links are measured, a
 plan is made, and then real steps are taken with every option. No step was seen by the plan. The
 columns:
 
 - `predicted_ms`, `measured_ms`: of a whole step; measured is the median of 10, the options in turn.
 - `chosen`: 1 for the plan's choice.
 
-With `--config` it plans for the model, data and optimizer of a configuration of `train`, with ideal
-links of many rates and the number of workers, and draws the fastest compressor of each.
+With `--config` it plans for the model, data and optimizer of a configuration of `train`, for ideal
+links of many rates and several numbers of workers, and draws the choice of each. Every worker has
+as many rows as in the configuration, or as the first of `--workers` would have.
 """
 
 import dataclasses
@@ -82,7 +83,8 @@ def main(options: Options) -> int:
         text = f"{markdown(table(rows))}\n\n{summary(rows)}"
         print(text)
         write_between(PAGE, "plan", text)
-        write_readme("plan", readme(rows))
+        if README_NETWORK in networks(rows):
+            write_readme("plan", readme(rows))
     return 0
 
 
@@ -157,7 +159,7 @@ def summary(rows: list[Row]) -> str:
 
 def readme(rows: list[Row]) -> str:
     """One plan, and the real steps beside it."""
-    mine = networks(rows).get(README_NETWORK, [])
+    mine = networks(rows)[README_NETWORK]
     lines = [
         {
             "4 hosts, 200 Mbit/s": f"`{row['compressor']}`" + ", the choice" * int(row["chosen"]),

@@ -27,18 +27,19 @@ def draw(config: Path, workers: tuple[int, ...], gradient_ms: float | None, late
     settings = load_config([str(config)])
     check_config(settings)
     check_auto(settings)
+    rows = max(1, settings.batch_size // (settings.workers or workers[0]))
     plans = []
     for count in workers:
-        plans.append(plan_of(settings, count, gradient_ms))
+        plans.append(plan_of(settings, rows, count, gradient_ms))
         gradient_ms = plans[-1].gradient_ms
         print(plans[-1], flush=True)
     return picture(plans, latency, settings.name, results.FOLDER / f"plan_{settings.name}.png")
 
 
-def plan_of(config: Config, workers: int, gradient_ms: float | None) -> Plan:
-    """The plan for so many workers, each with an equal part of the batch, at 1 Gbit/s."""
+def plan_of(config: Config, own_rows: int, workers: int, gradient_ms: float | None) -> Plan:
+    """The plan for so many workers, each with so many rows, at 1 Gbit/s."""
     dataset = load_dataset(config.dataset, config.data_dir, config.context, config.evaluate_on)
-    rows = next(train_batches(dataset, max(1, config.batch_size // workers), config.seed, 0, 1))
+    rows = next(train_batches(dataset, own_rows, config.seed, 0, 1))
     model = build_model(
         config.model,
         dataset.num_classes,

@@ -5,7 +5,7 @@
     python -m benchmarks.plan.worker RANK WORKERS ADDRESS ''
 
 ADDRESS is that of rank 0. The work of the device is measured once. The program ``plan`` measures
-the links as they are now, and plans; ``check N`` takes N real steps with each option.
+the links as they are now, and plans; ``check`` takes real steps with each option.
 """
 
 import sys

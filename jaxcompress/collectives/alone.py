@@ -1,4 +1,4 @@
-"""One collective alone, to be measured: the floor of every scheme that is made of it."""
+"""One collective alone, to be measured: the least time of a scheme that is made of it."""
 
 from collections.abc import Callable
 

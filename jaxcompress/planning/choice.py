@@ -90,19 +90,21 @@ class Plan:
     def period(self) -> int:
         """The least H for which averaging in every H-th step takes `network_share` of the time.
 
-        ``H = ceil(T_sync / (network_share · T_step))``, where T_sync is the exposed time of the
-        network and what compression adds to the update. It is advice for `local_updates`, whose
-        steps lose accuracy: the choice of the compressor assumes an average in every step.
+        ``H = ceil(sync · (1 - share) / (share · computing))``, at least 1. Computing is the
+        gradient and the update of `dense`; sync is what the chosen step takes longer. It is advice
+        for `local_updates`, which costs accuracy of its own: the choice of the compressor assumes
+        an average in every step.
         """
         computing = self.gradient_ms + self.dense.update_ms
-        sync = max(0.0, self.chosen.step_ms - computing)
-        return max(1, math.ceil(sync / (self.network_share * computing)))
+        sync, share = max(0.0, self.chosen.step_ms - computing), self.network_share
+        return max(1, math.ceil(sync * (1 - share) / (share * computing)))
 
     def check(self, options: Sequence[Option] = (), steps: int = 20) -> list[tuple[Option, float]]:
         """Takes real steps, and returns the median milliseconds of each beside its option.
 
-        All processes call it together. The steps take turns. It changes neither the parameters nor
-        the state of the training; it holds a state and two copies of the parameters of each.
+        All processes call it together, before training, whose steps donate the parameters. The
+        steps take turns. It changes neither the parameters nor the state of the training; it holds
+        a state and two copies of the parameters of each.
 
         Args:
           options: Some of `options`; without any, `dense` and the choice.
@@ -147,19 +149,18 @@ class Plan:
         """The choice in a sentence."""
         one, dense_ms = self.chosen, self.dense.step_ms
         if one is self.dense:
-            if one.exposed_ms < one.network_ms:
+            if one.network_ms and not one.exposed_ms:
                 why = f"its network of {one.network_ms:.2f} ms hides behind the backward pass"
-                if one.exposed_ms:
-                    why += f", but for {one.exposed_ms:.2f} ms"
             elif one.exposed_ms <= EQUAL * dense_ms:
-                why = f"its network takes {one.network_ms:.2f} of {dense_ms:.2f} ms"
+                why = f"its network takes {one.exposed_ms:.2f} of {dense_ms:.2f} ms"
             else:
-                why = f"no option makes a step of {dense_ms:.2f} ms {EQUAL:.0%} shorter"
+                which = f" that keeps at least {self.least_kept:g}" * bool(self.least_kept)
+                why = f"no option{which} is {EQUAL:.0%} faster than its {dense_ms:.2f} ms"
             return f"dense(): do not compress; {why}."
         text = f"{one.compressor!r}: {dense_ms / one.step_ms:.2f} times dense's steps per second."
         if self.period > 1:
             text += (
-                f" Averaging takes more than {self.network_share:.0%} of the time; every"
-                f" {self.period} steps it would not (local_updates)."
+                f" Averaging takes more than {self.network_share:.0%} of the time; with"
+                f" local_updates and a period of {self.period} it takes less."
             )
         return text

@@ -22,9 +22,9 @@ class Line(NamedTuple):
 class Curve(NamedTuple):
     """The measured times of one operation over one network, with linear interpolation.
 
-    Networks are no straight lines: they let short bursts pass unhindered, and delay long ones. A
-    message below the smallest measured takes as long as it; one above the largest goes on at the
-    rate between the last two.
+    Time is not linear in size: a network may let short bursts pass unhindered, and delay long ones.
+    A message smaller than all measured takes as long as the smallest. One that is larger continues
+    at the rate between the last two.
     """
 
     rounds: int
@@ -38,10 +38,13 @@ class Curve(NamedTuple):
 
     @property
     def ns_per_byte(self) -> float:
-        """Between the two largest messages."""
-        (*_, last), (*_, ms) = self.wire_bytes, self.times_ms
-        before = (self.wire_bytes[-2], self.times_ms[-2]) if len(self.times_ms) > 1 else (0, 0.0)
-        return 1e6 * (ms - before[1]) / (last - before[0])
+        """Between the two largest messages; from the smallest if noise has made these equal."""
+        if len(self.times_ms) == 1:
+            return 0.0
+        flat = self.times_ms[-1] == self.times_ms[-2]
+        start = 0 if flat else -2
+        ms = self.times_ms[-1] - self.times_ms[start]
+        return 1e6 * ms / (self.wire_bytes[-1] - self.wire_bytes[start])
 
     def ms(self, one: Collective) -> float:
         """The time of one execution of a collective among as many workers as were measured."""

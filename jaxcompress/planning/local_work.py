@@ -1,6 +1,6 @@
 """What one worker computes in a step, without its network: measured on this process's device."""
 
-import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -52,11 +52,13 @@ def update_ms(
     """
     update = traced_update(optimizer, grads, params, sizes)
     inputs = jax.tree.leaves((grads, jax.jit(optimizer.init)(params), params))
-    return local_ms(without_network(update.jaxpr, sizes), inputs, devices, repeats)
+    run = on_each(without_network(update.jaxpr, sizes), inputs, devices, tuple(sizes))
+    jax.block_until_ready(run())
+    return agreed_milliseconds(run, repeats)
 
 
 def gradient(loss_fn: Callable) -> Callable:
-    """``(params, extra, batch) -> gradient`` of one worker, without the others."""
+    """``(params, extra, batch) -> gradient`` of one worker."""
     loss_fn = with_extra(loss_fn)
 
     def run(params, extra, batch):
@@ -65,49 +67,61 @@ def gradient(loss_fn: Callable) -> Callable:
     return run
 
 
-def local_ms(
-    function: Callable, arguments: Sequence[Any], devices: Sequence[Any], repeats: int
-) -> float:
-    """The median time of `function` on all these devices of all processes at once.
+def on_each(
+    function: Callable,
+    arguments: Sequence[Any],
+    devices: Sequence[Any],
+    axes: tuple[str, ...],
+    compiler_options: dict[str, Any] | None = None,
+) -> Callable[[], Any]:
+    """Runs `function` on all these devices at once, each as the only worker along `axes`.
 
-    Each device computes the same. So if they share processors, that is in the time. The slowest
-    process counts.
+    Devices that share processors slow each other, as they do in training. The arguments are placed
+    once, and the compiled program is kept.
     """
-    mesh = Mesh(np.array(devices), ("device",), axis_types=(AxisType.Auto,))
-    run = jax.jit(jax.shard_map(function, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False))
+    shape = (len(devices), *(1,) * len(axes))
+    names = ("device", *axes)
+    mesh = Mesh(np.array(devices).reshape(shape), names, axis_types=(AxisType.Auto,) * len(names))
+    run = jax.jit(
+        jax.shard_map(function, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False),
+        compiler_options=compiler_options,
+    )
     placed = jax.device_put(tuple(arguments), NamedSharding(mesh, P()))
-    jax.block_until_ready(run(*placed))
-    return agreed_milliseconds(lambda: run(*placed), repeats)
+    return lambda: run(*placed)
 
 
-def kept_energy(compressor: Compressor, grads: Any, axes: tuple[str, ...]) -> float:
+def kept_energy(
+    compressor: Compressor, grads: Any, devices: Sequence[Any], axes: tuple[str, ...]
+) -> float:
     """The least ``1 - |g - sent|² / |g|²`` over kinds of arrays, in a first step without a memory.
 
     Arrays with equally many axes are of one kind: matrices have 2, norms and biases 1. What travels
-    dense keeps 1. Rounding without bias may lose more than there was, and keeps less than 0. The
-    least over all processes, each with its own gradient.
+    dense keeps 1, by the default of `compress`. Rounding without bias may lose more than there was,
+    and keeps less than 0. The least over all processes, each with its own gradient. ValueError if
+    one is not finite.
     """
     optimizer = compress(compressor, axes)
 
-    def sent(grads):
-        return optimizer.update(grads, optimizer.init(grads))[0]
-
-    one_worker = Mesh(np.array(jax.local_devices()[:1]).reshape((1,) * len(axes)), axes)
-    alone = jax.shard_map(sent, mesh=one_worker, in_specs=P(), out_specs=P(), check_vma=False)
-
-    @functools.partial(jax.jit, compiler_options=COMPILE_FAST)
     def energies(grads):
-        lost = jax.tree.map(lambda x, y: energy(x - y), grads, alone(grads))
+        sent = optimizer.update(grads, optimizer.init(grads))[0]
+        lost = jax.tree.map(lambda x, y: energy(x - y), grads, sent)
         return jax.tree.leaves(lost), [energy(x) for x in jax.tree.leaves(grads)]
 
-    lost, whole = jax.device_get(energies(grads))
+    lost, whole = jax.device_get(on_each(energies, [grads], devices[:1], axes, COMPILE_FAST)())
     kinds: dict[int, list[float]] = {}
     for x, one, all_of_it in zip(jax.tree.leaves(grads), lost, whole, strict=True):
         sums = kinds.setdefault(x.ndim, [0.0, 0.0])
         sums[0] += float(one)
         sums[1] += float(all_of_it)
     kept = [1 - one / all_of_it for one, all_of_it in kinds.values() if all_of_it]
-    return agreed([min(kept, default=1.0)], np.min)[0]
+    # NumPy's minimum keeps NaN, wherever it stands.
+    (found,) = agreed([float(np.min(kept, initial=1.0))], np.min)
+    if math.isnan(found):
+        raise ValueError(
+            "the gradient of this batch is not finite, so it has no error. Plan with parameters and"
+            " a batch that can be trained."
+        )
+    return found
 
 
 def _shape(x: Any) -> jax.ShapeDtypeStruct:

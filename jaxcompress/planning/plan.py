@@ -15,17 +15,20 @@ from jaxcompress.compressors.quantisers.integer import int4
 from jaxcompress.compressors.quantisers.qsgd import qsgd
 from jaxcompress.compressors.quantisers.sign import sign
 from jaxcompress.compressors.sparsifiers.block_top_k import block_top_k
+from jaxcompress.distributed.agreed_numbers import agreed_milliseconds
 from jaxcompress.distributed.placement import init_state, map_per_worker, number_of_workers
 from jaxcompress.distributed.step import make_train_step
 from jaxcompress.distributed.virtual import AnyMesh
 from jaxcompress.feedback.error_feedback import error_feedback
-from jaxcompress.ops.argument_checks import check_integer, is_number, shown
+from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.planning.choice import Option, Plan
 from jaxcompress.planning.links import Links
-from jaxcompress.planning.local_work import gradient, kept_energy, local_ms, update_ms
+from jaxcompress.planning.local_work import gradient, kept_energy, on_each, update_ms
 from jaxcompress.planning.measure import measure
+from jaxcompress.planning.plan_checks import check_batch, check_mesh, check_numbers
 from jaxcompress.profiling.collective import Traffic
 from jaxcompress.profiling.jaxpr_traffic import traffic_of_jaxpr
+from jaxcompress.routing.adaptive_states import given_names
 
 # From the weakest to the strongest, each the best of its family at some rate of docs/network.md.
 CANDIDATES = (
@@ -56,7 +59,7 @@ def plan(
     micro_batches: int = 1,
     repeats: int = 5,
 ) -> Plan:
-    """Predicts a training step with each candidate, and chooses the weakest of the fastest.
+    """Predicts a training step with each candidate, and chooses one of the fastest, or `dense`.
 
     ``step = gradient + update + max(0, network - overlap · gradient)``. The gradient is the forward
     and backward pass of one worker's rows, measured on this device. The update is that of the
@@ -69,10 +72,11 @@ def plan(
     the slowest process counts. The choice is the candidate with the shortest step. Steps that
     differ by less than 5 % count as equal, and among them the one that keeps most of the gradient
     wins: `dense` where the network is hidden or fast. `least_kept` is a floor for what is kept,
-    and no promise of accuracy.
+    and no promise of accuracy. For a compressor that changes with the step, such as a `switch`, the
+    update is that of the first step, and the network that of its largest messages.
 
     All processes call it together, and get the same plan. It compiles one program for the gradient
-    and two for each candidate.
+    and two larger ones for each candidate.
 
     Args:
       loss_fn: As for `make_train_step`.
@@ -100,7 +104,10 @@ def plan(
 
     Raises:
       ValueError: if a number is out of its range, if the mesh has no devices and `links` is None,
-        if it has axes over which a model is sharded, or if `links` are of other axes.
+        if it has axes over which a model is sharded, if `links` are of other axes, if the batch is
+        not split over the workers, if its gradient is not finite, if `overlap` is given with
+        micro-batches, or if a candidate needs the loss or the rate of the link.
+      NotImplementedError: if an update communicates inside a loop.
 
     References:
       Agarwal et al., `On the Utility of Gradient Compression in Distributed Training Systems
@@ -109,40 +116,50 @@ def plan(
       <https://arxiv.org/abs/2205.14465>`_, 2022
     """
     axes = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
-    _check_mesh(mesh, axes)
+    check_mesh(mesh, axes)
     workers = number_of_workers(mesh, axis_name)
-    _check_numbers(gradient_ms, overlap, least_kept, network_share)
+    check_numbers(gradient_ms, overlap, least_kept, network_share)
     if wrong := [one for one in candidates if not isinstance(one, Compressor)]:
         raise ValueError(f"candidates are compressors to choose from; got {wrong[0]!r}.")
     check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
     check_integer("repeats", repeats, 1, "the timed runs of each program")
+    if overlap and micro_batches > 1:
+        raise ValueError(
+            "with micro_batches gradients are complete only at the end, and nothing is sent before;"
+            f" got overlap={overlap} with micro_batches={micro_batches}. Leave one out."
+        )
+    check_batch(batch, mesh, axis_name)
     if links is None:
         links = measure(mesh, axis_name)
     extra = {} if extra is None else extra
     sizes = {axis: mesh.shape[axis] for axis in axes}
     own_params, own_extra, own_batch = (jax.tree.map(_own, one) for one in (params, extra, batch))
     part = jax.tree.map(lambda x: x[: max(1, len(x) // micro_batches)], own_batch)
-    one_gradient, arguments = gradient(loss_fn), (own_params, own_extra, part)
-    grads = jax.jit(one_gradient)(*arguments)
     devices = jax.local_devices()[:1] if isinstance(mesh, AbstractMesh) else mesh.local_devices
+    run = on_each(gradient(loss_fn), (own_params, own_extra, part), devices, axes)
+    grads = jax.tree.map(_own, jax.block_until_ready(run()))
     if gradient_ms is None:
-        gradient_ms = micro_batches * local_ms(one_gradient, arguments, devices, repeats)
+        gradient_ms = micro_batches * agreed_milliseconds(run, repeats)
 
     options = []
     for one in (dense(), *(x for x in candidates if not _is_dense(x))):
         chain = optimizer(one)
         state = jax.eval_shape(chain.init, own_params)
+        if needed := given_names(state):
+            raise ValueError(
+                f"plan takes compressors that need nothing but gradients; {one!r} needs"
+                f" {', '.join(sorted(needed))}. Plan with its levels instead."
+            )
+        sent = _traffic(loss_fn, chain, params, extra, own_batch, mesh, axis_name, micro_batches)
         options.append(
             Option(
                 compressor=one,
-                sent=_traffic(
-                    loss_fn, chain, params, extra, own_batch, mesh, axis_name, micro_batches
-                ),
-                network_ms=0.0,
+                sent=sent,
+                network_ms=links.ms(sent.collectives),
                 exposed_ms=0.0,
                 update_ms=update_ms(chain, grads, own_params, sizes, devices, repeats),
                 step_ms=0.0,
-                kept=kept_energy(one, grads, axes),
+                kept=kept_energy(one, grads, devices, axes),
                 state_bytes=sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state)),
             )
         )
@@ -202,31 +219,3 @@ def _own(x: Any) -> Any:
 
 def _shape(x: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
-
-
-def _check_mesh(mesh: Any, axes: tuple[str, ...]) -> None:
-    """ValueError for a mesh that cannot be planned for."""
-    if not isinstance(mesh, Mesh | AbstractMesh):
-        raise ValueError(
-            "plan takes a mesh of devices, or one without hardware, as VirtualMesh(8).abstract;"
-            f" got {mesh!r}."
-        )
-    number_of_workers(mesh, axes)
-    if model := [name for name, size in mesh.shape.items() if name not in axes and size > 1]:
-        raise ValueError(
-            f"plan measures whole models, and this mesh shards one along {model[0]!r}. Compare"
-            " compressors by traffic, and by steps."
-        )
-
-
-def _check_numbers(
-    gradient_ms: float | None, overlap: float, least_kept: float, network_share: float
-) -> None:
-    """ValueError for a number out of its range."""
-    if gradient_ms is not None and not (is_number(gradient_ms) and gradient_ms > 0):
-        raise ValueError(f"gradient_ms is a time above 0; got {shown(gradient_ms)}.")
-    for name, value in (("overlap", overlap), ("least_kept", least_kept)):
-        if not is_number(value) or not 0 <= value <= 1:
-            raise ValueError(f"{name} is a share from 0 to 1; got {shown(value)}.")
-    if not is_number(network_share) or not 0 < network_share <= 1:
-        raise ValueError(f"network_share is above 0 and at most 1; got {shown(network_share)}.")

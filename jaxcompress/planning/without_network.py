@@ -14,6 +14,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
+from jaxcompress.profiling.jaxpr_traffic import traffic_of_jaxpr
+
 
 def without_network(closed: ClosedJaxpr, sizes: Mapping[str, int]) -> Callable[..., list[Any]]:
     """The program as a function of its flat inputs.
@@ -46,6 +48,7 @@ def _run(
             alone = jaxpr.replace(
                 constvars=[], invars=needed, outvars=equation.outvars, eqns=[equation]
             )
+            _check_local(alone, sizes)
             replaced = jax.core.eval_jaxpr(alone, (), *(values[one] for one in needed))
         values.update(zip(equation.outvars, replaced, strict=True))
     return [read(one) for one in jaxpr.outvars]
@@ -65,13 +68,17 @@ def _replaced(equation: Any, arguments: list[Any], sizes: Mapping[str, int]) -> 
         index, *operands = arguments
         branches = [_branch(one, sizes) for one in equation.params["branches"]]
         return lax.switch(index.astype(jnp.int32), branches, *operands)
-    if isinstance(inner := equation.params.get("jaxpr"), ClosedJaxpr) and name in (
-        "jit",
-        "pjit",
-        "closed_call",
-    ):
+    if isinstance(inner := equation.params.get("jaxpr"), ClosedJaxpr) and name in ("jit", "pjit"):
         return _run(inner.jaxpr, inner.consts, arguments, sizes)
     return None
+
+
+def _check_local(equation: Jaxpr, sizes: Mapping[str, int]) -> None:
+    """NotImplementedError if one equation that was not replaced communicates, as a loop may."""
+    if traffic_of_jaxpr(ClosedJaxpr(equation, ()), sizes, rounds=1).collectives:
+        raise NotImplementedError(
+            f"{equation.eqns[0].primitive.name} communicates, and has no replacement here."
+        )
 
 
 def _branch(branch: ClosedJaxpr, sizes: Mapping[str, int]) -> Callable[..., list[Any]]:
@@ -109,6 +116,7 @@ def _exchange(x: jax.Array, params: dict[str, Any], workers: int) -> jax.Array:
 _REPLACEMENTS: dict[str, Callable[[jax.Array, dict[str, Any], int], jax.Array]] = {
     "psum": lambda x, params, workers: x,
     "pmax": lambda x, params, workers: x,
+    "pmin": lambda x, params, workers: x,
     "all_gather": _gather,
     "reduce_scatter": _scatter,
     "all_to_all": _exchange,

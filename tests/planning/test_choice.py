@@ -46,19 +46,21 @@ def test_a_hidden_network_is_not_compressed():
 
 def test_a_floor_of_what_is_kept_excludes():
     assert plan_of(DENSE, HALF, STRONG, least_kept=0.5).compressor is HALF.compressor
-    assert plan_of(DENSE, STRONG, least_kept=0.5).compressor is DENSE.compressor
+    floor = plan_of(DENSE, STRONG, least_kept=0.5)
+    assert floor.compressor is DENSE.compressor
+    assert "no option that keeps at least 0.5 is 5% faster" in floor.reason()
 
 
 def test_dense_is_chosen_where_nothing_is_faster():
     slow = STRONG._replace(update_ms=60.0)
-    assert "no option makes a step of 72.00 ms 5% shorter" in plan_of(DENSE, slow).reason()
+    assert "no option is 5% faster than its 72.00 ms" in plan_of(DENSE, slow).reason()
 
 
 def test_the_period_makes_averaging_a_share_of_the_time():
-    # 31 of 41 ms: every eighth step is 31 / (8 · 41) = 9.5 %.
-    assert plan_of(DENSE).period == 8
+    # Computing takes 41 ms and averaging 31: 31 / (7 · 41 + 31) = 9.7 %, and with 6 steps 11.2 %.
+    assert plan_of(DENSE).period == 7
     assert plan_of(DENSE, network_share=1.0).period == 1
     assert plan_of(DENSE, STRONG).period == 1  # 1.5 of 41 ms
     slow = plan_of(DENSE, STRONG).over(jc.ideal_links(8e8))
     assert slow.period == 2
-    assert "every 2 steps" in slow.reason()
+    assert "a period of 2" in slow.reason()

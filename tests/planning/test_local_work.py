@@ -7,9 +7,15 @@ import optax
 import pytest
 
 from jaxcompress import compress, dense, error_feedback, parse, power_sgd, top_k
-from jaxcompress.planning import local_work
-from jaxcompress.planning.local_work import gradient, kept_energy, traced_update, update_ms
+from jaxcompress.planning.local_work import (
+    gradient,
+    kept_energy,
+    on_each,
+    traced_update,
+    update_ms,
+)
 
+ONE = jax.devices()[:1]
 GRADS = {"matrix": jnp.asarray(np.random.default_rng(0).standard_normal((40, 50)), jnp.float32)}
 
 
@@ -43,12 +49,19 @@ def test_the_gradient_is_that_of_the_loss_alone():
     np.testing.assert_allclose(found["matrix"], 6)
 
 
-def test_a_device_is_one_of_those_that_run(monkeypatch):
-    """All of them run at once, so that shared processors are in the time."""
-    monkeypatch.setattr(local_work, "agreed_milliseconds", lambda run, repeats: run())
-    found = local_work.local_ms(lambda x: 2 * x, [jnp.ones(3)], jax.devices()[:3], 1)
+def test_all_devices_run_at_once_each_as_the_only_worker():
+    def function(x):
+        return jax.lax.psum(2 * x, "data") + jax.lax.axis_index("data")
+
+    found = on_each(function, [jnp.ones(3)], jax.devices()[:3], ("data",))()
     assert len(found.sharding.device_set) == 3
     np.testing.assert_array_equal(found, 2)
+
+
+def test_a_gradient_that_is_not_finite_is_refused_in_any_kind_of_array():
+    broken = {"bias": jnp.ones(3000), "matrix": GRADS["matrix"].at[0, 0].set(jnp.nan)}
+    with pytest.raises(ValueError, match="not finite"):
+        kept_energy(top_k(0.1), broken, ONE, ("data",))
 
 
 @pytest.mark.parametrize("axes", [("data",), ("node", "gpu")])
@@ -56,16 +69,18 @@ def test_kept_is_the_energy_that_a_selection_sends(axes):
     x = GRADS["matrix"]
     largest = np.sort(np.square(np.asarray(x)).ravel())[::-1][:200]
     expected = largest.sum() / float(jnp.sum(x**2))
-    assert kept_energy(top_k(0.1), GRADS, axes) == pytest.approx(expected, rel=1e-5)
-    assert kept_energy(error_feedback(top_k(0.1)), GRADS, axes) == pytest.approx(expected, rel=1e-5)
+    assert kept_energy(top_k(0.1), GRADS, ONE, axes) == pytest.approx(expected, rel=1e-5)
+    assert kept_energy(error_feedback(top_k(0.1)), GRADS, ONE, axes) == pytest.approx(
+        expected, rel=1e-5
+    )
 
 
 def test_the_worst_kind_of_array_counts():
     vector = jnp.where(jnp.arange(2000) < 200, 1.0, 0.0)
     both = GRADS | {"vector": vector, "short": jnp.ones(3), "zero": jnp.zeros((4, 4, 4))}
-    assert kept_energy(top_k(0.1), both, ("data",)) == pytest.approx(
-        kept_energy(top_k(0.1), GRADS, ("data",)), rel=1e-5
+    assert kept_energy(top_k(0.1), both, ONE, ("data",)) == pytest.approx(
+        kept_energy(top_k(0.1), GRADS, ONE, ("data",)), rel=1e-5
     )
-    assert kept_energy(dense(), both, ("data",)) == 1
+    assert kept_energy(dense(), both, ONE, ("data",)) == 1
     # A vector travels dense under low rank, and keeps everything.
-    assert kept_energy(power_sgd(1), {"vector": vector}, ("data",)) == 1
+    assert kept_energy(power_sgd(1), {"vector": vector}, ONE, ("data",)) == 1

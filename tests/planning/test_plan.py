@@ -30,14 +30,14 @@ def optimizer(compressor):
     return optax.chain(jc.compress(compressor), optax.adam(1e-3))
 
 
-def planned(mesh=None, links=None, **given):
+def planned(mesh=None, links=None, loss=loss_fn, **given):
     mesh = jc.data_mesh(4) if mesh is None else mesh
     has_devices = isinstance(mesh, jax.sharding.Mesh)
     params = jc.replicate(parameters(), mesh) if has_devices else parameters()
     batch = jc.shard_batch(ROWS, mesh) if has_devices else ROWS[:4]
     links = links or jc.ideal_links(1e8, 1e-4)
     defaults = {"candidates": [TOP], "repeats": 1}
-    return jc.plan(loss_fn, optimizer, params, batch, mesh, links=links, **defaults | given)
+    return jc.plan(loss, optimizer, params, batch, mesh, links=links, **defaults | given)
 
 
 @pytest.fixture(scope="module")
@@ -97,10 +97,16 @@ def test_real_steps_are_taken_beside_the_plan(found):
 def test_micro_batches_are_counted_as_often_as_they_run(monkeypatch):
     from jaxcompress.planning import plan as module
 
-    monkeypatch.setattr(module, "local_ms", lambda run, arguments, *rest: len(arguments[-1]))
-    monkeypatch.setattr(module, "update_ms", lambda *rest: 0.0)
-    # Two micro-batches of two rows each.
-    assert planned(micro_batches=2).gradient_ms == 4
+    rows = []
+
+    def loss(params, batch):
+        rows.append(len(batch))
+        return loss_fn(params, batch)
+
+    monkeypatch.setattr(module, "agreed_milliseconds", lambda run, repeats: 3.0)
+    found = planned(micro_batches=2, loss=loss)
+    # Two micro-batches of two rows each, of the worker's four.
+    assert found.gradient_ms == 6 and set(rows) == {2}
 
 
 def test_dense_is_always_compared_and_once():
@@ -123,6 +129,7 @@ def test_the_default_candidates_are_texts_of_the_notation():
         ({"repeats": 0}, "repeats is the timed runs"),
         ({"micro_batches": 0}, "micro_batches is the number of parts"),
         ({"axis_name": "worker"}, "no 'worker'"),
+        ({"overlap": 0.5, "micro_batches": 2}, "overlap=0.5 with micro_batches=2"),
         ({"candidates": ["top_k(0.1)"]}, "compressors to choose from; got 'top_k"),
     ],
 )
@@ -138,6 +145,42 @@ def test_meshes_of_other_kinds_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             jc.plan(loss_fn, optimizer, parameters(), ROWS, mesh, links=jc.ideal_links(1e9))
+
+
+def test_a_loss_may_use_the_axis_of_the_workers():
+    """As dropout does, whose masks differ between workers."""
+
+    def loss(params, batch):
+        key = jc.worker_key(jax.random.key(0))
+        kept = jax.random.bernoulli(key, 0.5, batch.shape) + jax.lax.pmean(0.0, "data")
+        return loss_fn(params, batch * kept)
+
+    assert planned(loss=loss, candidates=[]).gradient_ms > 0
+
+
+def test_candidates_that_need_more_than_gradients_are_refused():
+    needy = jc.adaptive(jc.accuracy(10), jc.dense(), jc.top_k(0.1))
+    with pytest.raises(ValueError, match=r"nothing but gradients; adaptive.* needs loss"):
+        planned(candidates=[needy], gradient_ms=1.0)
+
+
+def test_links_of_other_axes_are_refused():
+    with pytest.raises(ValueError, match="Measure the mesh of the step"):
+        planned(links=jc.ideal_links(1e9, axis_name="node"))
+
+
+def test_a_batch_that_is_not_split_over_the_workers_is_refused():
+    mesh = jc.data_mesh(4)
+    for batch in (ROWS, jnp.asarray(ROWS), jc.replicate(ROWS, mesh)):
+        with pytest.raises(ValueError, match=r"pass shard_batch\(batch, mesh, 'data'\)"):
+            jc.plan(loss_fn, optimizer, parameters(), batch, mesh, links=jc.ideal_links(1e9))
+
+
+def test_a_gradient_that_is_not_finite_is_refused():
+    mesh = jc.data_mesh(4)
+    batch = jc.shard_batch(np.full((4, 32), np.inf, np.float32), mesh)
+    with pytest.raises(ValueError, match="the gradient of this batch is not finite"):
+        jc.plan(loss_fn, optimizer, parameters(), batch, mesh, links=jc.ideal_links(1e9))
 
 
 BODY = """

@@ -41,6 +41,28 @@ def test_a_collective_without_replacement_is_refused():
         alone(lambda x: lax.all_gather(x, "data", tiled=True), 2, jnp.ones(2))
 
 
+def test_the_branches_of_a_conditional_are_followed():
+    def function(x):
+        return lax.cond(x[0] > 0, lambda y: lax.psum(2 * y, "data"), lambda y: y, x)
+
+    np.testing.assert_array_equal(alone(function, 3, jnp.ones(2))[0], [2, 2])
+
+
+def test_a_row_of_a_scatter_is_the_workers_own():
+    def function(x):
+        return lax.psum_scatter(x, "data", scatter_dimension=0)
+
+    np.testing.assert_array_equal(alone(function, 2, jnp.eye(2))[0], [1, 0])
+
+
+def test_a_loop_that_communicates_is_refused():
+    def function(x):
+        return lax.fori_loop(0, 3, lambda _, y: lax.psum(y, "data"), x)
+
+    with pytest.raises(NotImplementedError, match="scan communicates"):
+        alone(function, 2, jnp.ones(2))
+
+
 @pytest.mark.parametrize(
     "text", ["two_phase(qsgd(8))", "power_sgd(1)", *slow("one_phase(block_top_k(0.1, block=64))")]
 )
