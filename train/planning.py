@@ -11,6 +11,9 @@ from train.config import Config
 from train.processes import Mesh, axes_of, axes_of_rows, is_main_process
 from train.task import Batch
 
+# What keeps less of a first gradient may not train: see "After 500 steps" in docs/choosing.md.
+LEAST_KEPT = 0.5
+
 
 def planned_compressor(
     config: Config,
@@ -35,6 +38,7 @@ def planned_compressor(
         extra=batch_stats,
         axis_name=axes_of(mesh),
         micro_batches=config.micro_batches,
+        least_kept=LEAST_KEPT,
     )
     _say(str(found))
     return found.compressor

@@ -130,7 +130,9 @@ def table(rows: list[Row]) -> list[dict[str, Any]]:
     """A line for each task and budget: the errors side by side."""
     lines: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
-        line = lines.setdefault((row["task"], row["budget"]), {"task": row["task"]})
+        line = lines.setdefault(
+            (row["task"], row["budget"]), {"task": row["task"], "budget": row["budget"]}
+        )
         if row["scheme"] == "sensitivity":
             line["bits an entry"] = f"{float(row['bits_per_entry']):.2f}"
         name = {"sensitivity": "by `sensitivity`", "top_k": "one level"}.get(row["scheme"])

@@ -1,5 +1,6 @@
 """The rate of the links between workers, measured by two all-reduces of different sizes."""
 
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -64,6 +65,7 @@ def measure_bandwidth(
     return bits / slowest if slowest > 0 else math.inf
 
 
+@functools.cache
 def _all_reduce(mesh: Mesh, axis_name: AxisName, size_bytes: int) -> Callable[[], None]:
     """A compiled all-reduce of so many bytes, which has run once."""
     return collective_program("all-reduce", size_bytes, mesh, axis_name, axis_name)

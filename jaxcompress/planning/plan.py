@@ -119,6 +119,11 @@ def plan(
     check_mesh(mesh, axes)
     workers = number_of_workers(mesh, axis_name)
     check_numbers(gradient_ms, overlap, least_kept, network_share)
+    if not callable(optimizer):
+        raise ValueError(
+            "optimizer is a function that makes the chain of a compressor, such as lambda one:"
+            f" optax.chain(compress(one), optax.adam(1e-3)); got {optimizer!r}."
+        )
     if wrong := [one for one in candidates if not isinstance(one, Compressor)]:
         raise ValueError(f"candidates are compressors to choose from; got {wrong[0]!r}.")
     check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")

@@ -164,6 +164,12 @@ def test_candidates_that_need_more_than_gradients_are_refused():
         planned(candidates=[needy], gradient_ms=1.0)
 
 
+def test_a_chain_in_place_of_the_function_that_makes_it_is_refused():
+    mesh = jc.data_mesh(4)
+    with pytest.raises(ValueError, match="optimizer is a function that makes the chain"):
+        jc.plan(loss_fn, optax.sgd(0.1), parameters(), ROWS, mesh, links=jc.ideal_links(1e9))
+
+
 def test_links_of_other_axes_are_refused():
     with pytest.raises(ValueError, match="Measure the mesh of the step"):
         planned(links=jc.ideal_links(1e9, axis_name="node"))

@@ -35,4 +35,11 @@ def test_the_schemes_are_compared_on_other_batches(monkeypatch):
     errors = {row["scheme"]: float(row["relative_error"]) for row in rows}
     assert errors["global_top_k"] <= errors["top_k"]
     (line,) = layer_levels.table([{"task": "small"} | row for row in rows])
-    assert set(line) == {"task", "bits an entry", "by `sensitivity`", "one level", "`global_top_k`"}
+    assert set(line) == {
+        "task",
+        "budget",
+        "bits an entry",
+        "by `sensitivity`",
+        "one level",
+        "`global_top_k`",
+    }
