@@ -70,7 +70,8 @@ def prepare_run(config: Config, at_exit: contextlib.ExitStack) -> Run:
     compressor, expression = None, AUTO
     if config.compressor != AUTO:
         compressor = read_compressor(config, config.compressor)
-        expression = jaxcompress.unparse(compressor)
+        with user_input("compressor"):
+            expression = jaxcompress.unparse(compressor)
         check_nodes(config, compressor)
         check_memory(config, compressor)
     check_optimizer_of_shards(config)

@@ -49,7 +49,7 @@ from benchmarks.scaling.model import (
     fit_operations,
     steps,
 )
-from benchmarks.scaling.page import CHECKS_FILE, ERRORS_FILE, FILE, write_pages
+from benchmarks.scaling.page import CHECKS_FILE, ERRORS_FILE, FILE, write_page
 from benchmarks.scaling.plot import plot_map, plot_steps
 from jaxcompress import Collective
 
@@ -167,7 +167,7 @@ def _model(options: Options, about: dict[str, str]) -> int:
     }
     paths = {name: write_csv(name, [row | derived for row in each]) for name, each in files.items()}
     if files[CHECKS_FILE]:
-        write_pages()
+        write_page()
     for name in (ERRORS_FILE, CHECKS_FILE):
         print(markdown(files[name]) if files[name] else "", end="\n\n")
     print(plot_steps(rows, paths[FILE].with_suffix(".png")))

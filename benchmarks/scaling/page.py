@@ -1,10 +1,10 @@
-"""The page of the scaling model, and the line of the README, from the files."""
+"""The page of the scaling model, from the files."""
 
 import statistics
 from collections.abc import Sequence
 
 from benchmarks.common.expressions import DENSE
-from benchmarks.common.pages import REPOSITORY, markdown, write_between, write_readme
+from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Row, read_csv
 
 PAGE = REPOSITORY / "docs" / "scaling.md"
@@ -12,8 +12,8 @@ FILE, ERRORS_FILE, CHECKS_FILE = "scaling.csv", "scaling_errors.csv", "scaling_c
 SHOWN_WORKERS, SHOWN_GBIT = ("8", "16", "64", "256", "1024"), ("0.1", "1", "10", "100")
 
 
-def write_pages() -> None:
-    """Writes the section of docs/scaling.md and the README's line."""
+def write_page() -> None:
+    """Writes the section of docs/scaling.md."""
     rows, found, checks = map(read_csv, (FILE, ERRORS_FILE, CHECKS_FILE))
     columns = list(found[0])[: list(found[0]).index("worst there") + 1]
     parts = [
@@ -24,9 +24,9 @@ def write_pages() -> None:
         "The model beside the measured averages of [network.md](network.md), to which it was not"
         " fitted. *Error*: the median of the absolute relative errors:",
         markdown(summary(checks)),
+        sentence(checks),
     ]
     write_between(PAGE, "scaling", "\n\n".join(parts))
-    write_readme("scaling", sentence(checks))
 
 
 def best(rows: Sequence[Row]) -> list[Row]:
@@ -74,10 +74,9 @@ def sentence(checks: Sequence[Row]) -> str:
         errors(checks, f"{part}_error") for part in ("communication", "average")
     )
     return (
-        f"The model behind it was checked on {len(checks)} measured averages among 2 to 8 hosts: in"
-        f" the median it was {percent(communication)} off for communication (at worst"
-        f" {worst(communication)}), and {percent(whole)} with compression included (at worst"
-        f" {worst(whole)}). See [scaling](docs/scaling.md)."
+        f"Over all {len(checks)} averages the model was {percent(communication)} off in the median for"
+        f" communication (at worst {worst(communication)}), and {percent(whole)} with compression"
+        f" included (at worst {worst(whole)})."
     )
 
 
