@@ -74,9 +74,9 @@ def sentence(checks: Sequence[Row]) -> str:
         errors(checks, f"{part}_error") for part in ("communication", "average")
     )
     return (
-        f"Over all {len(checks)} averages the model was {percent(communication)} off in the median for"
-        f" communication (at worst {worst(communication)}), and {percent(whole)} with compression"
-        f" included (at worst {worst(whole)})."
+        f"Over all {len(checks)} averages the model was {percent(communication)} off in the median"
+        f" for communication (at worst {worst(communication)}), and {percent(whole)} with"
+        f" compression included (at worst {worst(whole)})."
     )
 
 
