@@ -52,7 +52,7 @@ class Config:
     compressor: str = "dense()"
     """How gradients are compressed and averaged, for example "error_feedback(top_k(0.01))"; dense()
     does not compress. auto measures the links and the step, prints a plan and follows it: the
-    fastest compressor, or dense() if none is 5 % faster.
+    fastest of those that keep half of a first gradient, or dense() if none is 5 % faster.
     """
     compressor_modules: tuple[str, ...] = ()
     """Python modules with compressors of your own, which compressor may name: with mine it may be

@@ -17,13 +17,10 @@ import numpy as np
 import optax
 
 import jaxcompress
+from benchmarks.hosts.host_training import transformer
 from benchmarks.hosts.jax_host import barrier, join, versions
 from benchmarks.hosts.worker import serve
-from train.models.build_model import build_model
-from train.sharding import init_on_mesh
-from train.task import make_loss
 
-CHARACTERS, CONTEXT, ROWS_OF_A_HOST = 65, 64, 8
 SIZE = {"width": 128, "layers": 5, "heads": 4}  # 1 million parameters
 MEASURED_EVERY = 10  # steps
 MEASURED_AT = 5  # of them: links change before the first, so half of an interval passes
@@ -32,19 +29,14 @@ MEASURED_AT = 5  # of them: links change before the first, so half of an interva
 def main(rank: int, workers: int, address: str, expression: str) -> None:
     """Joins the others, compiles, and serves the step."""
     mesh = join(rank, workers, address)
-    random = np.random.default_rng(rank)
-    text = random.integers(CHARACTERS, size=(ROWS_OF_A_HOST, CONTEXT + 1), dtype=np.int32)
-    batch = {"inputs": text[:, :-1], "labels": text[:, 1:]}
-    model = build_model("transformer", CHARACTERS, (CONTEXT,), transformer_size=SIZE)
-    params, _ = init_on_mesh(model, batch, 0, mesh)
+    training = transformer(mesh, rank, SIZE)
     average = jaxcompress.compress(jaxcompress.parse(expression))
     optimizer = optax.chain(average, optax.adamw(1e-3))
-    state = jaxcompress.init_state(optimizer, params, mesh)
-    batch = jaxcompress.shard_batch(batch, mesh)
-    step = jaxcompress.make_train_step(make_loss(model), optimizer, mesh)
-    about = {**versions(), "parameters": sum(x.size for x in jax.tree.leaves(params))}
+    state = jaxcompress.init_state(optimizer, training.params, mesh)
+    step = jaxcompress.make_train_step(training.loss_fn, optimizer, mesh)
+    about = {**versions(), "parameters": sum(x.size for x in jax.tree.leaves(training.params))}
     adapts = "adaptive" in expression
-    program = repeated(step, params, state, batch, mesh, adapts)
+    program = repeated(step, training.params, state, training.batch, mesh, adapts)
     serve(about, {"step": program}, barrier(mesh))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+import jax
 import optax
 from jax.sharding import Mesh
 
@@ -40,6 +41,30 @@ TASKS: dict[str, Callable[[], Task]] = {
     "resnet8 on CIFAR-10": lambda: load_task("cifar10", "resnet8", 0.1),
     "transformer on tiny_shakespeare": lambda: load_task("tiny_shakespeare", "transformer", 0.1),
 }
+
+
+class Taken(NamedTuple):
+    """One step of `sgd_steps`."""
+
+    params: Any
+    extra: Any
+    grads: Any  # of the batch, before the step
+
+
+def sgd_steps(task: Task) -> Iterator[Taken]:
+    """Trains on one device by SGD with momentum, a batch a step."""
+    optimizer = optax.sgd(task.learning_rate, momentum=0.9)
+    params, extra, state = task.params, task.extra, optimizer.init(task.params)
+
+    @jax.jit
+    def step(params, extra, state, batch):
+        grads, (extra, _) = jax.grad(task.loss, has_aux=True)(params, extra, batch)
+        updates, state = optimizer.update(grads, state, params)
+        return optax.apply_updates(params, updates), extra, state, grads
+
+    for batch in task.batches:
+        params, extra, state, grads = step(params, extra, state, batch)
+        yield Taken(params, extra, grads)
 
 
 def training_steps(

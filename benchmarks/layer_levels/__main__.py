@@ -13,19 +13,19 @@ the density at which their messages are as large. The columns:
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
-import optax
 import tyro
 
 import jaxcompress
 from benchmarks.common.environment import environment
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Results, Row, position
-from benchmarks.common.training_tasks import TASKS, Task
+from benchmarks.common.training_tasks import TASKS, Task, sgd_steps
 from benchmarks.distortion.measure import compiled, distortion
 
 PAGE = REPOSITORY / "docs" / "adaptive.md"
@@ -65,7 +65,8 @@ def main(options: Options) -> None:
 
 def measure(task: Task) -> list[Row]:
     """The bits and the error of each scheme, at each budget."""
-    params, extra = trained(task)
+    *_, last = itertools.islice(sgd_steps(task), STEPS)
+    params, extra = last.params, last.extra
 
     def loss_fn(params, batch):
         return task.loss(params, extra, batch)[0]
@@ -98,22 +99,6 @@ def measure(task: Task) -> list[Row]:
             rows.append(row(budget, constructor.__name__, text))
         print(", ".join(f"{r['scheme']} {r['relative_error']}" for r in rows[-3:]), flush=True)
     return rows
-
-
-def trained(task: Task) -> tuple[Any, Any]:
-    """Parameters and running statistics after `STEPS` of SGD."""
-    optimizer = optax.sgd(task.learning_rate, momentum=0.9)
-    params, extra, state = task.params, task.extra, optimizer.init(task.params)
-
-    @jax.jit
-    def step(params, extra, state, batch):
-        grads, (extra, _) = jax.grad(task.loss, has_aux=True)(params, extra, batch)
-        updates, state = optimizer.update(grads, state, params)
-        return optax.apply_updates(params, updates), extra, state
-
-    for _ in range(STEPS):
-        params, extra, state = step(params, extra, state, next(task.batches))
-    return params, extra
 
 
 def as_large(constructor: Callable, params: Any, bits: float) -> str:

@@ -148,9 +148,16 @@ def summary(rows: list[Row]) -> str:
     near = sum(measured_ms(choice(mine)) <= 1.1 * min(map(measured_ms, mine)) for mine in of_each)
     where = [mine for mine in of_each if min(mine, key=measured_ms) is mine[0]]
     right = sum(choice(mine) is mine[0] for mine in where)
+    of_hosts: dict[str, list[Row]] = {}
+    for row in rows:
+        of_hosts.setdefault(str(row["hosts"]), []).append(row)
+    by_hosts = ", ".join(
+        f"{statistics.median(map(abs, errors(mine))):.0%} with {hosts} hosts"
+        for hosts, mine in of_hosts.items()
+    )
     return (
         f"Over {len(of_each)} networks and {len(found)} steps, predictions are"
-        f" {statistics.median(map(abs, found)):.0%} off in the median and"
+        f" {statistics.median(map(abs, found)):.0%} off in the median ({by_hosts}) and"
         f" {max(found, key=abs):+.0%} at worst. The choice is within 10 % of the fastest option in"
         f" {near} of {len(of_each)}. Dense is the fastest in {len(where)}, and the plan says so in"
         f" {right} of them."

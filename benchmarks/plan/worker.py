@@ -12,17 +12,13 @@ import sys
 from typing import Any
 
 import jax
-import numpy as np
 import optax
 
 import jaxcompress
+from benchmarks.hosts.host_training import transformer
 from benchmarks.hosts.jax_host import barrier, join, versions
 from benchmarks.hosts.worker import serve
-from train.models.build_model import build_model
-from train.sharding import init_on_mesh
-from train.task import make_loss
 
-CHARACTERS, CONTEXT, ROWS_OF_A_HOST = 65, 64, 8
 SIZE = {"width": 256, "layers": 1, "heads": 4}  # 0.8 million parameters
 STEPS = 10
 
@@ -30,16 +26,12 @@ STEPS = 10
 def main(rank: int, workers: int, address: str, _: str) -> None:
     """Joins the others, measures and compiles, and serves both programs."""
     mesh = join(rank, workers, address)
-    random = np.random.default_rng(rank)
-    text = random.integers(CHARACTERS, size=(ROWS_OF_A_HOST, CONTEXT + 1), dtype=np.int32)
-    batch = {"inputs": text[:, :-1], "labels": text[:, 1:]}
-    model = build_model("transformer", CHARACTERS, (CONTEXT,), transformer_size=SIZE)
-    params, _ = init_on_mesh(model, batch, 0, mesh)
+    training = transformer(mesh, rank, SIZE)
     found = jaxcompress.plan(
-        make_loss(model),
+        training.loss_fn,
         lambda one: optax.chain(jaxcompress.compress(one), optax.adamw(1e-3)),
-        params,
-        jaxcompress.shard_batch(batch, mesh),
+        training.params,
+        training.batch,
         mesh,
     )
 
@@ -65,7 +57,7 @@ def main(rank: int, workers: int, address: str, _: str) -> None:
         return {repr(option.compressor): ms for option, ms in measured}
 
     check()  # compiles the steps
-    about = {**versions(), "parameters": sum(x.size for x in jax.tree.leaves(params))}
+    about = {**versions(), "parameters": sum(x.size for x in jax.tree.leaves(training.params))}
     serve(about, {"plan": make_plan, "check": check}, barrier(mesh))
 
 

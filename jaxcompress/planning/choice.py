@@ -114,7 +114,8 @@ class Plan:
           ValueError: if `steps` is below 1, or the plan is for a mesh without devices.
         """
         check_integer("steps", steps, 1, "the timed steps of each option")
-        options = list(options) or [self.dense, *[self.chosen] * (self.chosen is not self.dense)]
+        if not options:
+            options = [self.dense] if self.chosen is self.dense else [self.dense, self.chosen]
         running = [self._steps(one.compressor) for one in options]
         times: list[list[float]] = [[] for _ in options]
         for _ in range(2 + steps):

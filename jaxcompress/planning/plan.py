@@ -106,8 +106,8 @@ def plan(
       ValueError: if a number is out of its range, if the mesh has no devices and `links` is None,
         if it has axes over which a model is sharded, if `links` are of other axes, if the batch is
         not split over the workers, if its gradient is not finite, if `overlap` is given with
-        micro-batches, or if a candidate needs the loss or the rate of the link.
-      NotImplementedError: if an update communicates inside a loop.
+        micro-batches, if a candidate needs the loss or the rate of the link, or if its update
+        communicates inside a loop.
 
     References:
       Agarwal et al., `On the Utility of Gradient Compression in Distributed Training Systems

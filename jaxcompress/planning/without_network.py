@@ -26,7 +26,7 @@ def without_network(closed: ClosedJaxpr, sizes: Mapping[str, int]) -> Callable[.
       sizes: The workers along each axis, as in ``{"data": workers}``.
 
     Raises:
-      NotImplementedError: when called, for a collective without a replacement.
+      ValueError: when called, for a collective without a replacement.
     """
     return lambda *inputs: _run(closed.jaxpr, closed.consts, inputs, sizes)
 
@@ -74,9 +74,9 @@ def _replaced(equation: Any, arguments: list[Any], sizes: Mapping[str, int]) -> 
 
 
 def _check_local(equation: Jaxpr, sizes: Mapping[str, int]) -> None:
-    """NotImplementedError if one equation that was not replaced communicates, as a loop may."""
+    """ValueError if one equation that was not replaced communicates, as a loop may."""
     if traffic_of_jaxpr(ClosedJaxpr(equation, ()), sizes, rounds=1).collectives:
-        raise NotImplementedError(
+        raise ValueError(
             f"{equation.eqns[0].primitive.name} communicates, and has no replacement here."
         )
 
@@ -95,7 +95,7 @@ def _unknown(x: jax.Array) -> jax.Array:
 
 def _gather(x: jax.Array, params: dict[str, Any], workers: int) -> jax.Array:
     if params["tiled"]:
-        raise NotImplementedError("a tiled all_gather has no replacement here.")
+        raise ValueError("a tiled all_gather has no replacement here.")
     return jnp.repeat(
         jnp.expand_dims(x, params["all_gather_dimension"]), workers, params["all_gather_dimension"]
     )
@@ -103,13 +103,13 @@ def _gather(x: jax.Array, params: dict[str, Any], workers: int) -> jax.Array:
 
 def _scatter(x: jax.Array, params: dict[str, Any], workers: int) -> jax.Array:
     if params["tiled"]:
-        raise NotImplementedError("a tiled reduce_scatter has no replacement here.")
+        raise ValueError("a tiled reduce_scatter has no replacement here.")
     return lax.index_in_dim(x, 0, params["scatter_dimension"], keepdims=False)
 
 
 def _exchange(x: jax.Array, params: dict[str, Any], workers: int) -> jax.Array:
     if params["split_axis"] != params["concat_axis"]:
-        raise NotImplementedError("an all_to_all between two axes has no replacement here.")
+        raise ValueError("an all_to_all between two axes has no replacement here.")
     return x
 
 

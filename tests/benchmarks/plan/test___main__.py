@@ -31,7 +31,7 @@ def test_a_line_for_each_network():
 def test_the_sentences_count_near_choices_and_right_refusals():
     assert errors(FAST) == pytest.approx([0.0, 0.2])
     text = summary(SLOW + FAST)
-    assert "15% off in the median and +50% at worst" in text
+    assert "15% off in the median (15% with 2 hosts) and +50% at worst" in text
     assert "fastest option in 2 of 2. Dense is the fastest in 1, and the plan says so in 1" in text
     wrong = [FAST[0] | {"chosen": 0}, FAST[1] | {"chosen": 1}]
     assert "in 0 of 1. Dense is the fastest in 1, and the plan says so in 0" in summary(wrong)
