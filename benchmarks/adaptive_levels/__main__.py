@@ -49,6 +49,11 @@ class Options:
     seeds: tuple[int, ...] = (0, 1, 2)
     over_time: bool = False  # the levels of the first seed, into adaptive_levels_over_time.csv
 
+    def __post_init__(self) -> None:
+        """ValueError for an unknown task."""
+        if unknown := [one for one in self.task if one not in TASKS]:
+            raise ValueError(f"task must be one of {', '.join(TASKS)}; got {unknown[0]!r}.")
+
 
 def main(options: Options) -> None:
     """Runs one after the other, a seed after the other, saving after each."""

@@ -50,6 +50,11 @@ class Options:
 
     task: tuple[str, ...] = tuple(TASKS)
 
+    def __post_init__(self) -> None:
+        """ValueError for an unknown task."""
+        if unknown := [one for one in self.task if one not in TASKS]:
+            raise ValueError(f"task must be one of {', '.join(TASKS)}; got {unknown[0]!r}.")
+
 
 def main(options: Options) -> None:
     """Measures each task, and writes the table."""

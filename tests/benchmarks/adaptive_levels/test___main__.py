@@ -3,7 +3,7 @@
 import pytest
 
 import jaxcompress
-from benchmarks.adaptive_levels.__main__ import KINDS, table
+from benchmarks.adaptive_levels.__main__ import KINDS, Options, table
 from benchmarks.adaptive_levels.runs import TASKS, Run, runs
 from train.config import load_config
 from train.config_rules import check_config
@@ -34,3 +34,8 @@ def test_every_run_is_a_valid_config_and_has_a_compressor(task):
         check_config(config)
         assert (config.seed, config.workers, config.evaluate_on) == (1, 4, "validation")
         assert jaxcompress.unparse(jaxcompress.parse(config.compressor)) == run.compressor()
+
+
+def test_an_unknown_task_is_refused():
+    with pytest.raises(ValueError, match=r"task must be one of .*; got 'none'"):
+        Options(task=("none",))

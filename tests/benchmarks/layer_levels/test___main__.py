@@ -43,3 +43,8 @@ def test_the_schemes_are_compared_on_other_batches(monkeypatch):
         "one level",
         "`global_top_k`",
     }
+
+
+def test_an_unknown_task_is_refused():
+    with pytest.raises(ValueError, match=r"task must be one of .*; got 'none'"):
+        layer_levels.Options(task=("none",))
