@@ -88,6 +88,9 @@ REFERENCE = {
     ),
     "Checks and counts": (
         "assert_equal_across_processes",
+        "assert_replicas_equal",
+        "Watchdog",
+        "is_connection_error",
         "traffic",
         "traffic_of_jaxpr",
         "traffic_of_hlo",

@@ -1,5 +1,7 @@
 """Differences between JAX versions, and between `shard_map` and `vmap`, in one place."""
 
+from typing import Any
+
 import jax
 from jax import lax
 from jax._src import distributed  # nothing else has the process count before devices start
@@ -93,6 +95,11 @@ def reduce_scatter(x: jax.Array, axis_name: AxisName) -> jax.Array:
 def joined_processes() -> int:
     """The number of processes that `jax.distributed` has joined; starts no device."""
     return distributed.global_state.num_processes or 1
+
+
+def coordination_client() -> Any:
+    """The client of JAX's coordination service, a table of texts for all processes; else None."""
+    return distributed.global_state.client
 
 
 def _names(axis_name: AxisName) -> tuple[str, ...]:

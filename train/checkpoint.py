@@ -8,9 +8,13 @@ A checkpoint is valid once its checksums are written. Incomplete and damaged one
 ``workdir/unreadable``, never deleted.
 """
 
+import contextlib
 import json
+import logging
+import os
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+import jaxcompress
 from train.checksums import find_damage, is_complete, write_checksums
 from train.errors import InputError, file_access
 from train.processes import broadcast_from_main, is_main_process, raise_on_all_processes
@@ -74,17 +79,61 @@ class Checkpoints:
         arguments = ocp.args.Composite(
             state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(record)
         )
-        with self._access():
-            self._manager.save(step, args=arguments)
+        with raise_on_all_processes(), self._access():
+            # Orbax would make a new folder, in which the older checkpoints are missing.
+            if self.newest_step is not None:
+                os.stat(self._folder / str(self.newest_step))
+        try:
+            with quiet_logs():
+                self._manager.save(step, args=arguments)
             if is_main_process():
                 write_checksums(self._folder / str(step))
-            self.newest_step = step
             for old in sorted(self._manager.all_steps())[: -self._keep]:
                 self._manager.delete(old)
+        except Exception as error:
+            if jaxcompress.is_connection_error(error):
+                raise
+            # Orbax and its storage have errors of many types for a full disk or a missing folder.
+            raise InputError(
+                f"checkpoint of step {step} cannot be written into {str(self._folder)!r}:"
+                f" {summarized(error)}. {describe_newest(self)}"
+            ) from error
+        self.newest_step = step
 
     def _access(self):
         """Turns an `OSError` of the body into an `InputError` that names the folder."""
         return file_access(f"folder of checkpoints {str(self._folder)!r}")
+
+
+@contextlib.contextmanager
+def quiet_logs() -> Iterator[None]:
+    """Leaves out stack traces of errors that Orbax logs and then raises."""
+    loggers = [logging.getLogger(name) for name in ("absl", "asyncio")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def summarized(error: Exception) -> str:
+    """What an error of the storage says, in a few words."""
+    text = str(error)
+    for words in ("No space left on device", "Read-only file system", "No such file or directory"):
+        if words in text:
+            return words
+    return text.partition("\n")[0][:100]
+
+
+def newest_complete_step(folder: Path) -> int | None:
+    """The newest step that was saved to its end in a folder of checkpoints; None without any."""
+    if not folder.is_dir():
+        return None
+    steps = [int(path.name) for path in folder.iterdir() if path.name.isdecimal()]
+    return max((step for step in steps if is_complete(folder / str(step))), default=None)
 
 
 def describe_newest(checkpoints: Checkpoints | None) -> str:

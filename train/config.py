@@ -192,12 +192,32 @@ class Config:
     """Number of latest checkpoints to keep, at least 1; with 2 or more a run can recover from a
     damaged one.
     """
+    verify_every_steps: int = 100
+    """Steps between two comparisons of all workers' parameters and states, at least 1; they are
+    compared before they are saved, too. With period rounded to whole periods.
+    """
+    step_timeout: float = 120.0
+    """Seconds without a new step, or without a sign of life of a process, after which all processes
+    end and name it; at least 10.
+    """
+    join_timeout: int = 300
+    """Seconds to wait until all processes have started, at least 1."""
+    supervise: bool = False
+    """Whether to start num_processes processes on this machine, and to start them again from the
+    last checkpoint when one of them is lost. Needs a workdir.
+    """
+    min_workers: int | None = None
+    """With supervise: go on without lost processes while this many workers are left; None does not
+    go on without.
+    """
+    rejoin_seconds: float = 300.0
+    """With supervise: seconds with fewer processes before all are tried again, above 0."""
     coordinator: str | None = None
     """HOST:PORT of process 0, for several processes; None lets JAX detect Slurm, Open MPI or
     Kubernetes.
     """
     num_processes: int | None = None
-    """Number of processes, with --coordinator."""
+    """Number of processes, with --coordinator or --supervise."""
     process_id: int | None = None
     """Index of this process, from 0 to num_processes - 1, with --coordinator."""
 

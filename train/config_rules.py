@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from train.config import Config
 from train.errors import InputError
+from train.process_rules import check_processes, check_supervise
 
 # Optimizers that need nothing from other workers.
 LOCAL_OPTIMIZERS = ("sgd", "rmsprop", "adam", "adamw", "muon", "sign_sgd")
@@ -67,6 +68,11 @@ RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
     "log_every_steps": ("at least 1", lambda c: c.log_every_steps >= 1),
     "keep_checkpoints": ("at least 1", lambda c: c.keep_checkpoints >= 1),
     "workdir": ("a folder, or omitted", lambda c: c.workdir != ""),
+    "verify_every_steps": ("at least 1", lambda c: c.verify_every_steps >= 1),
+    "step_timeout": ("at least 10 and finite", lambda c: 10 <= c.step_timeout < math.inf),
+    "join_timeout": ("at least 1", lambda c: c.join_timeout >= 1),
+    "min_workers": ("at least 1", lambda c: _is_count(c.min_workers)),
+    "rejoin_seconds": ("above 0 and finite", lambda c: 0 < c.rejoin_seconds < math.inf),
     "num_processes": ("at least 1", lambda c: _is_count(c.num_processes)),
 }
 
@@ -87,7 +93,10 @@ def check_config(config: Config) -> None:
             f"masking with nodes={config.nodes} would leave dgc no momentum, since"
             " hierarchical averaging sends a part of every entry. Use --no-masking."
         )
-    check_processes(config)
+    if config.supervise:
+        check_supervise(config)
+    else:
+        check_processes(config)
     if config.vmap:
         check_vmap(config)
     if config.devices_per_worker > 1:
@@ -204,37 +213,6 @@ def check_batch_size(config: Config, workers: int) -> None:
         raise InputError(
             f"batch_size must divide evenly over the workers; got {config.batch_size} for"
             f" {workers} workers{shards}{micro}. Use --batch-size {nearest}."
-        )
-
-
-def check_processes(config: Config) -> None:
-    """Raises an `InputError` unless the three options for several processes are consistent."""
-    given = [
-        option is not None
-        for option in (config.coordinator, config.num_processes, config.process_id)
-    ]
-    if any(given) and not all(given):
-        raise InputError(
-            f"coordinator={config.coordinator}, num_processes={config.num_processes} and"
-            f" process_id={config.process_id} go together. Give all three, or none if JAX detects"
-            " the cluster."
-        )
-    if config.num_processes is None or config.process_id is None:
-        return
-    if not 0 <= config.process_id < config.num_processes:
-        raise InputError(
-            f"process_id must be from 0 to {config.num_processes - 1}; got {config.process_id}."
-        )
-    if config.workers is not None:
-        check_workers(config.workers, config.num_processes)
-
-
-def check_workers(workers: int, processes: int) -> None:
-    """Raises an `InputError` unless every process gets the same number of workers."""
-    if workers % processes:
-        raise InputError(
-            "workers, of all processes together, must be a multiple of num_processes; got"
-            f" {workers} workers for {processes} processes."
         )
 
 

@@ -4,12 +4,19 @@ import contextlib
 import difflib
 from collections.abc import Iterable, Iterator
 
-EXIT_CODE_DIVERGED = 1  # Python also uses it for a bug, with a traceback
+import jaxcompress
+
+EXIT_CODE_DIVERGED = EXIT_CODE_BUG = 1  # a bug has a traceback
 EXIT_CODE_BAD_INPUT = 2
+EXIT_CODE_FAULT = jaxcompress.Watchdog.exit_code  # the same command may succeed
 
 
 class InputError(ValueError):
     """An input of the user is wrong; the message is all that they see."""
+
+
+class FaultError(Exception):
+    """A machine has failed, not the run: started again, it goes on from its last checkpoint."""
 
 
 class DivergedError(ArithmeticError):

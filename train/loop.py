@@ -16,13 +16,13 @@ from train.config import Config
 from train.console import Reporter, say_finished
 from train.data.batches import test_batches, train_batches
 from train.data.registry import load_dataset
-from train.errors import user_input
+from train.errors import FaultError, user_input
 from train.levels import LinkRate, SentBytes, adaptive_states, counted_levels, first_rate
 from train.metrics import Summary, compression_metrics
 from train.models.build_model import build_model
 from train.optimizer import local_momentum, make_optimizer, make_schedule
 from train.planning import planned_compressor
-from train.processes import axes_of_rows, is_sharded, raise_on_all_processes, workers_of
+from train.processes import Mesh, axes_of_rows, is_sharded, raise_on_all_processes, workers_of
 from train.program import Program, TrainState, build_program, count_bytes
 from train.progress import History, Progress, check_divergence
 from train.restoring import restore_state
@@ -42,6 +42,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         # Processes: validate the settings, connect, and find the last checkpoint.
         run = prepare_run(config, at_exit)
         mesh, axes, progress, checkpoints = run.mesh, run.axes, run.progress, run.checkpoints
+        watchdog = run.watchdog
         rows = axes_of_rows(mesh)
         if progress.summary is not None:
             say_finished(run)
@@ -130,7 +131,9 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
 
         def save(step: int, summary: Summary | None = None) -> None:
             if checkpoints is not None:
+                watchdog.pause()
                 check_divergence(history, step, config, checkpoints)
+                check_replicas(state, mesh, step, checkpoints)
                 seconds = progress.seconds + time.monotonic() - started
                 reached = Progress(
                     step=step,
@@ -149,6 +152,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         started = logged_at = time.monotonic()
         logged_step, tested = progress.step, {}
         for step in range(progress.step + 1, plan.total + 1):
+            watchdog.step(step)
             # The host makes the next batch while the devices take this step.
             batch = jaxcompress.shard_batch(next(batches), mesh, rows)
             *arrays, metrics = take_step(*state, batch, **link.given(step, state))
@@ -175,14 +179,17 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                 logged_at, logged_step = now, step
                 reporter.write(step, values)
                 check_divergence(history, step, config, checkpoints)
+            if plan.is_due(step, plan.verify_every):
+                check_replicas(state, mesh, step, checkpoints)
             if plan.is_due(step, plan.eval_every):
+                watchdog.pause()
                 tests = test_batches(dataset, config.batch_size, *process)
                 tested = evaluate(state.params, state.shared_stats(), tests)
                 reporter.write(step, tested)
             if plan.is_due(step, plan.save_every) and step < plan.total:
                 save(step)
-            if received.signal_number is not None and step < plan.total:
-                raise stopped(step, received.signal_number, checkpoints, save)
+            if (number := received.to_stop_at(step)) is not None and step < plan.total:
+                raise stopped(step, number, checkpoints, save)
         # Saved with the last checkpoint, so that starting the run again gives the same summary.
         summary = Summary(
             test_accuracy=tested["test_accuracy"],
@@ -210,9 +217,8 @@ def stopped(
     checkpoints: Checkpoints | None,
     save: Callable[[int], None],
 ) -> InterruptedRunError:
-    """The error that ends a run after `step`, which is saved first unless other processes run."""
-    if checkpoints is None or jax.process_count() > 1:
-        # Other processes may be in another step, and a checkpoint needs all of them in the same.
+    """The error that ends a run after `step`, in all processes; the step is saved first."""
+    if checkpoints is None:
         return InterruptedRunError(
             f"stopped after step {step}. {describe_newest(checkpoints)}", signal_number
         )
@@ -221,3 +227,13 @@ def stopped(
     return InterruptedRunError(
         f"stopped after step {step}; run the same command again to resume", signal_number
     )
+
+
+def check_replicas(
+    state: TrainState, mesh: Mesh, step: int, checkpoints: Checkpoints | None
+) -> None:
+    """Raises a `FaultError` on all processes if workers have different models or states."""
+    try:
+        jaxcompress.assert_replicas_equal(state._asdict(), mesh)
+    except ValueError as error:
+        raise FaultError(f"after step {step} {error} {describe_newest(checkpoints)}") from error

@@ -1,5 +1,6 @@
 """What a run reports: its summary, and its metrics as JSON lines and TensorBoard events."""
 
+import contextlib
 import json
 import math
 import os
@@ -76,14 +77,16 @@ class MetricsLog:
         # Flushed, so that the log is never behind a checkpoint, however the run ends.
         with file_access(f"metrics file {self._lines.name!r}"):
             print(to_json({"step": step, **values}), file=self._lines, flush=True)
-        for name, value in values.items():
-            self._events.add_scalar(name, value, step)
+            for name, value in values.items():
+                self._events.add_scalar(name, value, step)
 
     def close(self) -> None:
         """Closes both files."""
         if self._lines is not None and self._events is not None:
-            self._lines.close()
-            self._events.close()
+            # Every line has been flushed: what cannot be closed has been reported by `write`.
+            for file in (self._lines, self._events):
+                with contextlib.suppress(OSError):
+                    file.close()
 
 
 def compression_metrics(opt_state: optax.OptState) -> dict[str, float]:

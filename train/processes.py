@@ -11,8 +11,8 @@ from jax.experimental import multihost_utils
 
 import jaxcompress
 from train.config import Config
-from train.config_rules import check_workers
 from train.errors import InputError, user_input
+from train.process_rules import check_workers
 
 Mesh = jax.sharding.Mesh | jaxcompress.VirtualMesh
 Axes = str | tuple[str, ...]  # one mesh axis of workers, or two with nodes, the slow one first
@@ -31,13 +31,26 @@ def join_processes(config: Config) -> None:
         )
     with user_input():
         processes = jaxcompress.initialize_processes(
-            config.coordinator, config.num_processes, config.process_id
+            config.coordinator,
+            config.num_processes,
+            config.process_id,
+            join_timeout=config.join_timeout,
+            # JAX aborts with a stack trace, so the watchdog must come first.
+            heartbeat_timeout=math.ceil(config.step_timeout) + 60,
         )
     if config.workers is not None and not config.vmap:
         check_workers(config.workers, processes)
         with user_input("workers"):
             # Must precede the first use of a device; it does not affect GPUs.
             jaxcompress.virtual_cpu_workers(config.workers * config.devices_per_worker // processes)
+
+
+def make_watchdog(config: Config) -> jaxcompress.Watchdog:
+    """What ends this process, in one line, when another is lost."""
+    advice = "Without --workdir there is no checkpoint."
+    if config.workdir is not None:
+        advice = "The same command resumes the run from its last checkpoint."
+    return jaxcompress.Watchdog(config.step_timeout, lambda: advice)
 
 
 def make_mesh(config: Config) -> Mesh:

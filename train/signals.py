@@ -5,6 +5,9 @@ import signal
 import threading
 from collections.abc import Iterator
 
+import jax
+from jax.experimental import multihost_utils
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -18,9 +21,22 @@ class InterruptedRunError(Exception):
 
 
 class ReceivedSignal:
-    """The signal that has been received; None until then."""
+    """The signal that this process has received; None until then."""
 
     signal_number: int | None = None
+
+    def to_stop_at(self, step: int) -> int | None:
+        """The signal for which to stop after `step`; None to go on.
+
+        Of several processes all stop after one step, whichever of them has received a signal: JAX
+        passes it on, and tells each the step that none has passed. So every process must ask after
+        every step.
+        """
+        if jax.process_count() == 1:
+            return self.signal_number
+        if multihost_utils.reached_preemption_sync_point(step):
+            return self.signal_number or signal.SIGTERM
+        return None
 
 
 @contextlib.contextmanager
@@ -50,6 +66,8 @@ def record_ctrl_c() -> Iterator[ReceivedSignal]:
 def record_signals(earlier: ReceivedSignal | None = None) -> Iterator[ReceivedSignal]:
     """Records the first signal in the body, or the one received `earlier`; a second one kills.
 
+    With several processes SIGTERM is left to JAX, which tells the others; Ctrl-C is passed to it.
+
     Only the main thread receives signals; in others this does nothing. A signal that this process
     was started to ignore stays ignored: a shell starts background jobs so, for Ctrl-C.
     """
@@ -58,14 +76,18 @@ def record_signals(earlier: ReceivedSignal | None = None) -> Iterator[ReceivedSi
         yield received
         return
 
+    several = jax.process_count() > 1
+
     def record(number: int, _frame) -> None:
         received.signal_number = number
         for each in previous:
             signal.signal(each, signal.SIG_DFL)
+        if several:
+            signal.raise_signal(signal.SIGTERM)
 
     previous = {
         each: signal.getsignal(each)
-        for each in SIGNALS
+        for each in ([signal.SIGINT] if several else SIGNALS)
         if signal.getsignal(each) is not signal.SIG_IGN
     }
     for each in previous:

@@ -20,6 +20,7 @@ from train.processes import (
     axes_of,
     join_processes,
     make_mesh,
+    make_watchdog,
     raise_on_all_processes,
     workers_of,
 )
@@ -40,6 +41,12 @@ _MAY_CHANGE_ON_RESUME = _MAY_DIFFER_BETWEEN_PROCESSES | {
     "keep_checkpoints",
     "max_skipped_steps",
     "measure_bandwidth_every_steps",
+    "verify_every_steps",
+    "step_timeout",
+    "join_timeout",
+    "supervise",
+    "min_workers",
+    "rejoin_seconds",
     # `restore_state` makes the state of other workers.
     "workers",
 }
@@ -58,6 +65,7 @@ class Run(NamedTuple):
     checkpoints: Checkpoints | None  # None without a workdir
     progress: Progress
     saved_workers: int  # those of the last checkpoint, which may be other than the run's
+    watchdog: jaxcompress.Watchdog
 
 
 def prepare_run(config: Config, at_exit: contextlib.ExitStack) -> Run:
@@ -76,6 +84,7 @@ def prepare_run(config: Config, at_exit: contextlib.ExitStack) -> Run:
         check_memory(config, compressor)
     check_optimizer_of_shards(config)
     join_processes(config)
+    watchdog = at_exit.enter_context(make_watchdog(config))
     check_equal_settings(config, expression)
     mesh = make_mesh(config)
     check_batch_size(config, workers_of(mesh))
@@ -99,6 +108,7 @@ def prepare_run(config: Config, at_exit: contextlib.ExitStack) -> Run:
         checkpoints,
         progress,
         saved["workers"],
+        watchdog,
     )
 
 

@@ -16,6 +16,7 @@ class StepPlan(NamedTuple):
     log_every: int
     eval_every: int
     save_every: int
+    verify_every: int
     period: int | None  # steps between two averages; None averages in every step
 
     def is_due(self, step: int, every: int) -> bool:
@@ -45,6 +46,7 @@ def make_step_plan(config: Config, dataset: Dataset) -> StepPlan:
         log_every=config.log_every_steps,
         eval_every=_whole_periods(config.eval_every_epochs * per_epoch, config),
         save_every=_whole_periods(config.checkpoint_every_steps or per_epoch, config),
+        verify_every=_whole_periods(config.verify_every_steps, config),
         period=config.period,
     )
 

@@ -8,24 +8,28 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from jaxcompress.distributed.jax_settings import numeric_settings
+
 
 def assert_equal_across_processes(fields: Mapping[str, str]) -> None:
     """Compares `fields` between all processes; does nothing if there is only one.
 
     Processes with different compressors would misread each other's messages: they hang, or compute
-    a wrong mean silently. Every process must call this at the same point.
+    a wrong mean silently. So would processes with other versions of JAX, or other settings of it
+    that change numbers, such as ``JAX_ENABLE_X64`` and ``XLA_FLAGS``; these are compared with every
+    call. Every process must call this at the same point.
 
     Args:
       fields: name -> text, such as the notation of the compressor and the shapes of the parameters.
 
     Raises:
-      ValueError: in every process, if their numbers of devices differ, or if a field differs; it
-        names the first such field and its value in each process.
+      ValueError: in every process, if their numbers of devices differ, or if a field, a setting or
+        a version differs; it names the first such one and its value in each process.
     """
     if jax.process_count() == 1:
         return
     _check_even_devices()
-    mine = json.dumps(dict(fields), sort_keys=True).encode()
+    mine = json.dumps(numeric_settings() | dict(fields), sort_keys=True).encode()
     lengths = np.asarray(multihost_utils.process_allgather(np.int32(len(mine)))).ravel()
     padded = np.zeros(int(lengths.max()), np.uint8)
     padded[: len(mine)] = np.frombuffer(mine, np.uint8)

@@ -8,12 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.core import Tracer
 from jax.sharding import AbstractMesh
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress.base import AxisName, PerWorker
+from jaxcompress.distributed.equality import assert_equal_across_processes
 from jaxcompress.distributed.momentum_check import check_one_momentum
 from jaxcompress.distributed.offload import check_memory_kind
+from jaxcompress.distributed.replicas import assert_replicas_equal
 from jaxcompress.distributed.shard_checks import check_placed
 from jaxcompress.distributed.shards import parameter_specs
 from jaxcompress.distributed.specs import state_shardings
@@ -90,8 +93,9 @@ def init_state(
 
     Raises:
       ValueError: if the mesh has no such axis, no devices, or no such memory, if a momentum
-        follows `compress` with `momentum_correction`, or if parameters are sharded otherwise than
-        `on_shards` was told.
+        follows `compress` with `momentum_correction`, if parameters are sharded otherwise than
+        `on_shards` was told, or if processes differ in parameters, versions, or settings of JAX
+        that change numbers.
     """
     if isinstance(mesh, AbstractMesh):
         raise ValueError(
@@ -105,6 +109,9 @@ def init_state(
     check_one_momentum(shapes)
     shardings = state_shardings(shapes, params, mesh, axis_name, memory_kind)
     check_placed(params, parameter_specs(shapes))
+    if jax.process_count() > 1 and not _is_traced(params):
+        assert_equal_across_processes({})
+        assert_replicas_equal(params, mesh)
 
     def init(params):
         return map_per_worker(
@@ -164,6 +171,10 @@ def map_per_worker(function: Callable, state: Any) -> Any:
         state,
         is_leaf=_is_per_worker,
     )
+
+
+def _is_traced(tree: Any) -> bool:
+    return any(isinstance(x, Tracer) for x in jax.tree.leaves(tree))
 
 
 def _is_per_worker(node: Any) -> bool:

@@ -49,6 +49,11 @@ BROKEN = {
     "log_every_steps": [0],
     "keep_checkpoints": [0],
     "workdir": [""],
+    "verify_every_steps": [0],
+    "step_timeout": [0.0, 9.0, INF, NAN],
+    "join_timeout": [0],
+    "min_workers": [0],
+    "rejoin_seconds": [0.0, INF, NAN],
     "num_processes": [0],
 }
 

@@ -1,0 +1,248 @@
+"""Ends a process that waits for another one which has ended, failed, or stopped answering."""
+
+import atexit
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn
+
+import jax
+
+from jaxcompress._compat import coordination_client
+from jaxcompress.ops.argument_checks import is_number, shown
+
+_FOLDER = "jaxcompress/watchdog"
+_BEAT_SECONDS = 1.0
+# A process whose beats stop for so long has ended, if a collective with it has failed too.
+_SILENT_SECONDS = 5.0
+_LEFT = "left"
+# At the start of the errors of XLA's collectives, of its coordination service and its barriers.
+_CONNECTION_SIGNS = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "Barrier")
+
+
+class _Row(NamedTuple):
+    """What a process tells the others, once a second."""
+
+    beat: int  # counts up, so that a new row differs from the one before
+    step: int  # the latest that its main thread has begun to wait for; -1 before the first
+    end: str | None  # None until it leaves; then how: "left", "lost: …" or "failed: …"
+
+
+class Watchdog:
+    """Ends this process, with one line and exit code 75, when it waits for one that is lost.
+
+    A collective waits for all processes. If one is killed, stopped or cut off, the others wait for
+    ever, or until a timeout of the transport ends them with a stack trace. So every process tells
+    the others once a second that it lives, and in which step it is, through the coordination
+    service of JAX, which process 0 holds. This process ends, and says which other one is missing,
+
+    - at once if another process reports that it has failed,
+    - within seconds if a collective fails and a process is silent,
+    - after `step_timeout` seconds in which a process is silent, or in which no step begins.
+
+    Processes that go on after a pause, such as SIGSTOP or a cut link, go on together. Process 0
+    leaves last, since JAX aborts all others when it ends; it names no process when process 0 is
+    killed. With one process, the watchdog does nothing.
+
+    Args:
+      step_timeout: Seconds, above 0. Longer than the longest step, and the longest pause that is to
+        be survived; shorter than `heartbeat_timeout` of `initialize_processes`.
+      advice: Gives what is printed after the reason, such as how to go on.
+
+    Raises:
+      ValueError: if `step_timeout` is not a number above 0.
+
+    Example:
+      >>> with Watchdog(step_timeout=60) as watchdog:
+      ...     for step in range(3):
+      ...         watchdog.step(step)  # before each training step
+    """
+
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h: the same command may succeed later
+
+    def __init__(self, step_timeout: float = 120.0, advice: Callable[[], str] = str):
+        if not is_number(step_timeout) or not step_timeout > 0:
+            raise ValueError(
+                "step_timeout is the longest time without a new step, in seconds, above 0; got"
+                f" {shown(step_timeout)}."
+            )
+        self._timeout, self._advice = step_timeout, advice
+        self._client = coordination_client()
+        self._closed, self._ending = threading.Event(), threading.Lock()
+        self._leaving = threading.Event()  # the main thread ends this process
+        self._beat, self._step, self._end = 0, -1, None
+        self._rows: dict[int, _Row] = {}  # of the other processes
+        self._threads: list[threading.Thread] = []
+        now = time.monotonic()
+        # When the service last answered, when the main thread last began a step (None while that
+        # may take long), when each other process was last heard, and when it said that it leaves.
+        self._answered_at, self._moved_at = now, None
+        self._heard_at: dict[int, float] = {}
+        self._left_at: dict[int, float] = {}
+
+    def __enter__(self) -> "Watchdog":
+        if self._client is not None and jax.process_count() > 1:
+            self._rank = jax.process_index()
+            self._answered_at = time.monotonic()
+            for loop in (self._exchange_beats, self._watch):
+                thread = threading.Thread(target=loop, daemon=True, name=f"watchdog {loop}")
+                thread.start()
+                self._threads.append(thread)
+        return self
+
+    def __exit__(self, kind, error: BaseException | None, traceback) -> None:
+        if not self._threads:
+            return
+        if error is not None and is_connection_error(error) and (reason := self._lost()):
+            self._leave(reason)
+        self._leaving.set()
+        self._end = _LEFT if error is None else f"failed: {_first_line(error)}"
+        self._tell()
+        if error is not None:
+            atexit.register(_exit_after_traceback)
+            if self._rank == 0:
+                self._wait_for_others()
+        self._closed.set()
+        for thread in self._threads:
+            thread.join(_SILENT_SECONDS)
+
+    def step(self, step: int) -> None:
+        """Says that the main thread has reached this step; the next is due in `step_timeout`."""
+        self._step, self._moved_at = step, time.monotonic()
+
+    def pause(self) -> None:
+        """Says that the next step may take longer, as for a checkpoint or an evaluation."""
+        self._moved_at = None
+
+    def _exchange_beats(self) -> None:
+        while not self._closed.is_set():
+            # Without an answer `_watch` ends this process in time.
+            with contextlib.suppress(Exception):
+                self._exchange()
+            self._closed.wait(_BEAT_SECONDS)
+
+    def _exchange(self) -> None:
+        self._beat += 1
+        row = json.dumps(_Row(self._beat, self._step, self._end))
+        self._client.key_value_set(f"{_FOLDER}/{self._rank}", row, allow_overwrite=True)
+        for name, text in self._client.key_value_dir_get(_FOLDER):
+            rank, found = int(name.rpartition("/")[2]), _Row(*json.loads(text))
+            if rank != self._rank and found != self._rows.get(rank):
+                self._rows[rank], self._heard_at[rank] = found, time.monotonic()
+                if found.end is not None:
+                    self._left_at.setdefault(rank, time.monotonic())
+        self._answered_at = time.monotonic()
+
+    def _watch(self) -> None:
+        before = time.monotonic()
+        while not self._leaving.wait(_BEAT_SECONDS):
+            now = time.monotonic()
+            if now - before > 5 * _BEAT_SECONDS:
+                self._forget(now - before)  # this process was stopped itself, and has heard nobody
+            before = now
+            if reason := self._failed() or self._silent(self._timeout) or self._stuck(now):
+                self._leave(reason)
+
+    def _forget(self, seconds: float) -> None:
+        self._answered_at += seconds
+        self._heard_at = {rank: at + seconds for rank, at in self._heard_at.items()}
+        if self._moved_at is not None:
+            self._moved_at += seconds
+
+    def _failed(self) -> str | None:
+        now = time.monotonic()
+        for rank, row in sorted(self._rows.items()):
+            how, _, why = (row.end or "").partition(": ")
+            if how == "lost":
+                return why
+            # Where all fail alike, this process is about to report the error by itself.
+            if how == "failed" and now - self._left_at[rank] > 2 * _BEAT_SECONDS:
+                return f"process {rank} has failed: {why}"
+        return None
+
+    def _silent(self, seconds: float) -> str | None:
+        now = time.monotonic()
+        waited = {r: now - at for r, at in self._heard_at.items() if self._rows[r].end is None}
+        if self._rank != 0 and now - self._answered_at > seconds:
+            waited = {0: now - self._answered_at}  # all others are heard through it
+        silent = {rank: time for rank, time in sorted(waited.items()) if time > seconds}
+        if not silent:
+            return None
+        names = ", ".join(f"process {rank}" for rank in silent)
+        return f"{names} has not been heard for {max(silent.values()):.0f} s"
+
+    def _stuck(self, now: float) -> str | None:
+        if self._moved_at is None or now - self._moved_at <= self._timeout:
+            return None
+        steps = {rank: row.step for rank, row in self._rows.items() if row.end is None}
+        last = min(steps, key=lambda rank: steps[rank], default=self._rank)
+        where = f"process {last} is in step {steps[last]}" if last in steps else "all others left"
+        if steps.get(last, self._step) >= self._step:
+            where = "all processes are in it"
+        return (
+            f"step {self._step} has not ended for {now - self._moved_at:.0f} s, and {where}; steps"
+            f" that are so slow need a longer step timeout than {self._timeout:g} s"
+        )
+
+    def _lost(self) -> str | None:
+        """Who is missing after a collective has failed; waits until it is known, or for a while."""
+        until = time.monotonic() + 3 * _SILENT_SECONDS
+        while time.monotonic() < until:
+            if reason := self._failed() or self._silent(_SILENT_SECONDS):
+                return reason
+            time.sleep(_BEAT_SECONDS / 4)
+        return None
+
+    def _leave(self, reason: str) -> NoReturn:
+        with self._ending:  # once, whichever thread comes first
+            line = f"error: {reason.rstrip('.')}. {self._advice()}".strip()
+            print(line, file=sys.stderr, flush=True)
+            self._end = f"lost: {reason}"
+            self._tell()
+            if self._rank == 0:
+                self._wait_for_others()
+            os._exit(self.exit_code)
+
+    def _tell(self) -> None:
+        """Tells the others how this process ends, unless the service is gone."""
+
+        def exchange():
+            with contextlib.suppress(Exception):
+                self._exchange()
+
+        thread = threading.Thread(target=exchange, daemon=True)
+        thread.start()
+        thread.join(2 * _BEAT_SECONDS)
+
+    def _wait_for_others(self) -> None:
+        """Waits until all others have left or ended, for some seconds at most."""
+        until = time.monotonic() + 3 * _SILENT_SECONDS
+        while time.monotonic() < until:
+            now = time.monotonic()
+            if not any(
+                row.end is None and now - self._heard_at[rank] < _SILENT_SECONDS
+                for rank, row in self._rows.items()
+            ):
+                return
+            time.sleep(_BEAT_SECONDS / 4)
+
+
+def _exit_after_traceback() -> None:
+    """Ends a program that nothing has saved, where JAX would wait at exit for the others."""
+    if getattr(sys, "last_value", None) is not None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def is_connection_error(error: BaseException) -> bool:
+    """Whether `error` says that another process could not be reached, and not a bug of this one."""
+    return any(sign in str(error)[:200] for sign in _CONNECTION_SIGNS)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0][:200] or type(error).__name__

@@ -1,0 +1,86 @@
+"""A process that waits for another one which is lost ends with one line that names it."""
+
+import re
+import signal
+
+import pytest
+from subprocesses import free_port, joined, run_together
+
+from jaxcompress import Watchdog, is_connection_error
+
+# Workers average until one of them fails in its own way.
+PROGRAM = """
+import os, signal, time
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jaxcompress.data_mesh()
+average = jax.jit(jax.shard_map(
+    lambda x: jax.lax.pmean(x, "data"), mesh=mesh, in_specs=P("data"), out_specs=P()))
+x = jaxcompress.shard_batch(jnp.ones((1,)), mesh)
+with jaxcompress.Watchdog({timeout}, lambda: "Try again.") as watchdog:
+    for step in range({steps}):
+        watchdog.step(step)
+        average(x).block_until_ready()
+        time.sleep(0.1)
+        if step == 15 and jax.process_index() == {rank}:
+            {fault}
+print("finished")
+"""
+
+
+def run_three(fault, rank=1, timeout=30.0, steps=1000):
+    """The exit code and the last line of standard error of each of three processes."""
+    port = free_port()
+    program = PROGRAM.format(fault=fault, rank=rank, timeout=timeout, steps=steps)
+    results = run_together([joined(program, i, 3, port) for i in range(3)])
+    return [(each.returncode, each.stderr.strip().splitlines()[-1:]) for each in results]
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_others_name_a_process_that_is_killed(rank):
+    found = run_three("os.kill(os.getpid(), signal.SIGKILL)", rank)
+    assert found.pop(rank)[0] == -signal.SIGKILL
+    for code, (line,) in found:
+        assert code == Watchdog.exit_code == 75
+        assert re.fullmatch(rf"error: process {rank} has not been heard for \d s. Try again.", line)
+
+
+def test_others_end_with_the_error_of_a_process_that_fails():
+    found = run_three("raise OSError('the disk is full')")
+    code, (line,) = found.pop(1)
+    assert (code, line) == (1, "OSError: the disk is full")
+    for code, (line,) in found:
+        assert code == 75
+        assert line == "error: process 1 has failed: the disk is full. Try again."
+
+
+def test_process_that_is_stuck_ends_with_all_others_and_is_named():
+    found = run_three("time.sleep(1000)", rank=0, timeout=6.0)
+    lines = [line for _, (line,) in found]
+    assert [code for code, _ in found] == [75, 75, 75]
+    assert any("process 0 is in step 15" in line for line in lines)
+    for line in lines:
+        assert "has not ended for" in line
+        assert line.endswith("a longer step timeout than 6 s. Try again.")
+
+
+def test_processes_that_finish_end_well():
+    found = run_three("pass", steps=20)
+    assert [code for code, _ in found] == [0, 0, 0]
+
+
+def test_one_process_needs_no_watchdog():
+    with Watchdog() as watchdog:
+        watchdog.step(0)
+        watchdog.pause()
+
+
+@pytest.mark.parametrize("step_timeout", [0, -1.0, float("nan"), "60", None, True])
+def test_step_timeout_is_a_time(step_timeout):
+    with pytest.raises(ValueError, match=r"in seconds, above 0; got"):
+        Watchdog(step_timeout)
+
+
+def test_connection_errors_are_told_from_others():
+    assert is_connection_error(ValueError("UNKNOWN: Gloo all-reduce failed: Connection closed"))
+    assert not is_connection_error(ValueError("shapes (3,) and (4,) do not fit"))

@@ -1,0 +1,170 @@
+"""``--supervise``: starts the processes of a run on this machine, and again after every fault.
+
+The processes that run together are a *generation*. When one of them ends, the others end too, and
+the next generation resumes from the last checkpoint: with as many processes, or, if ``min_workers``
+allows it, without those that were lost, until it is time to try all of them again.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from train.checkpoint import newest_complete_step
+from train.config import Config
+from train.errors import EXIT_CODE_BAD_INPUT, EXIT_CODE_DIVERGED, EXIT_CODE_FAULT
+
+# After the first process of a generation has ended, the others end by themselves within seconds.
+GRACE_SECONDS = 30.0
+# Generations in a row that end without a new checkpoint, after which a run is given up.
+FRUITLESS_GENERATIONS = 5
+_POLL_SECONDS = 0.05
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """How a generation has ended."""
+
+    code: int  # of the process that ended first; negative for a signal
+    rank: int  # of that process
+    lost: int  # processes that a signal has ended, or that had to be killed
+    seconds: float  # that it ran
+
+    def __str__(self) -> str:
+        if self.code >= 0:
+            return f"process {self.rank} ended with code {self.code} after {self.seconds:.0f} s"
+        name = signal.Signals(-self.code).name
+        return f"process {self.rank} was ended by {name} after {self.seconds:.0f} s"
+
+
+class StopRequest:
+    """Ctrl-C or SIGTERM that this process has received; None until then."""
+
+    signal_number: int | None = None
+
+
+def supervise(config: Config, arguments: Sequence[str]) -> int:
+    """Runs generation after generation until the run has finished; returns its exit code.
+
+    `arguments` are those of the command line, from which `config` comes.
+    """
+    assert config.num_processes is not None and config.workdir is not None  # by check_config
+    folder = Path(config.workdir).expanduser() / "checkpoints"
+    processes, fruitless = config.num_processes, 0
+    with stop_requests() as request:
+        for generation in itertools.count(1):
+            before = newest_complete_step(folder)
+            start = "from the start" if before is None else f"from step {before}"
+            say(f"generation {generation}: {processes} processes, {start}")
+            rejoin = config.rejoin_seconds if processes < config.num_processes else None
+            ended = run_generation(command_lines(config, arguments, processes), rejoin, request)
+            if ended.code == 0:
+                return 0
+            if request.signal_number is not None:
+                return 128 + request.signal_number
+            if ended.code in (EXIT_CODE_BAD_INPUT, EXIT_CODE_DIVERGED):
+                say(f"the run is given up: {ended}")
+                return ended.code
+            fruitless = 0 if newest_complete_step(folder) != before else fruitless + 1
+            if fruitless == FRUITLESS_GENERATIONS:
+                say(f"{fruitless} generations ended without a new checkpoint; the last: {ended}")
+                return EXIT_CODE_FAULT
+            say(str(ended))
+            processes = next_processes(config, processes, ended.lost)
+    raise AssertionError("generations do not end by themselves")
+
+
+def next_processes(config: Config, before: int, lost: int) -> int:
+    """The number of processes of the next generation: as many as are left and `config` allows."""
+    assert config.num_processes is not None
+    if lost == 0 or config.min_workers is None:
+        return config.num_processes
+    each = workers_of_process(config)
+    for processes in range(before - lost, 0, -1):
+        workers = processes * each
+        parts = workers * config.fsdp * config.micro_batches
+        if workers >= config.min_workers and config.batch_size % parts == 0:
+            return processes
+    return config.num_processes  # to wait for the lost ones is all that is left
+
+
+def workers_of_process(config: Config) -> int:
+    """The number of workers that one process has."""
+    assert config.num_processes is not None
+    return 1 if config.workers is None else config.workers // config.num_processes
+
+
+def command_lines(config: Config, arguments: Sequence[str], processes: int) -> list[list[str]]:
+    """One command for each process; options given last override those before."""
+    workers = processes * workers_of_process(config)
+    address = f"127.0.0.1:{free_port()}"
+    cluster = ["--no-supervise", "--coordinator", address, "--num-processes", str(processes)]
+    common = [sys.executable, "-m", "train", *arguments, *cluster, "--workers", str(workers)]
+    return [[*common, "--process-id", str(rank)] for rank in range(processes)]
+
+
+def run_generation(
+    commands: Sequence[Sequence[str]], rejoin_seconds: float | None, request: StopRequest
+) -> Ended:
+    """Runs these processes until all have ended.
+
+    After `rejoin_seconds`, or when this process is asked to stop, they are told to save and end.
+    """
+    began = time.monotonic()
+    running = dict(enumerate(subprocess.Popen(command) for command in commands))
+    first: tuple[int, int] | None = None
+    told, first_at, lost = False, 0.0, 0
+    while running:
+        time.sleep(_POLL_SECONDS)
+        now = time.monotonic()
+        due = rejoin_seconds is not None and now - began > rejoin_seconds
+        if not told and (due or request.signal_number is not None):
+            told = True
+            for process in running.values():
+                process.terminate()
+        if first is not None and now - first_at > GRACE_SECONDS:
+            for process in running.values():
+                process.kill()
+        for rank, process in list(running.items()):
+            if (code := process.poll()) is None:
+                continue
+            del running[rank]
+            # When process 0 is lost, JAX aborts the others.
+            lost += code < 0 and code != -signal.SIGABRT
+            if first is None or (first[1] == 0 and code != 0):
+                first, first_at = (rank, code), now
+    assert first is not None
+    return Ended(first[1], first[0], lost, time.monotonic() - began)
+
+
+@contextlib.contextmanager
+def stop_requests() -> Iterator[StopRequest]:
+    """Records Ctrl-C and SIGTERM in the body."""
+    request = StopRequest()
+
+    def record(number: int, _frame) -> None:
+        request.signal_number = number
+
+    previous = {each: signal.signal(each, record) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield request
+    finally:
+        for each, handler in previous.items():
+            signal.signal(each, handler)
+
+
+def free_port() -> int:
+    """A port of this machine on which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def say(text: str) -> None:
+    """Prints one line about the run, beside those of its processes."""
+    print(f"supervisor: {text}", file=sys.stderr, flush=True)
