@@ -10,9 +10,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-import orbax.checkpoint as ocp
 from fast_compilation import FAST_COMPILATION
 
 from train.signals import ReceivedSignal
@@ -107,16 +104,3 @@ def summary_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 def without_time(summary: dict[str, Any]) -> dict[str, Any]:
     """A summary without the one number that differs between runs."""
     return {name: value for name, value in summary.items() if name != "seconds"}
-
-
-def saved_arrays(workdir: Path, step: int) -> dict[str, np.ndarray]:
-    """Every array of a checkpoint by its path, read without the training program."""
-    folder = workdir / "checkpoints" / str(step) / "state"
-    with ocp.PyTreeCheckpointer() as checkpointer:
-        kept = checkpointer.metadata(folder).item_metadata
-        # As NumPy arrays, so that their devices do not matter.
-        as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), kept)
-        tree = checkpointer.restore(folder, restore_args=as_numpy)
-    return {
-        jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }

@@ -85,7 +85,7 @@ class Checkpoints:
                 os.stat(self._folder / str(self.newest_step))
         try:
             with quiet_logs():
-                self._manager.save(step, args=arguments)
+                self._manager.save(step, args=arguments, force=True)  # asks nobody else
             if is_main_process():
                 write_checksums(self._folder / str(step))
             for old in sorted(self._manager.all_steps())[: -self._keep]:

@@ -188,7 +188,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                 reporter.write(step, tested)
             if plan.is_due(step, plan.save_every) and step < plan.total:
                 save(step)
-            if (number := received.to_stop_at(step)) is not None and step < plan.total:
+            if (number := received.to_stop_now()) is not None and step < plan.total:
                 raise stopped(step, number, checkpoints, save)
         # Saved with the last checkpoint, so that starting the run again gives the same summary.
         summary = Summary(

@@ -83,9 +83,9 @@ class MetricsLog:
     def close(self) -> None:
         """Closes both files."""
         if self._lines is not None and self._events is not None:
-            # Every line has been flushed: what cannot be closed has been reported by `write`.
+            # What a full disk has lost, `write` has reported; tensorboardX raises various errors.
             for file in (self._lines, self._events):
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(Exception):
                     file.close()
 
 

@@ -24,17 +24,19 @@ class ReceivedSignal:
     """The signal that this process has received; None until then."""
 
     signal_number: int | None = None
+    _asked = 0
 
-    def to_stop_at(self, step: int) -> int | None:
-        """The signal for which to stop after `step`; None to go on.
+    def to_stop_now(self) -> int | None:
+        """The signal for which to stop after this step; None to go on.
 
         Of several processes all stop after one step, whichever of them has received a signal: JAX
-        passes it on, and tells each the step that none has passed. So every process must ask after
-        every step.
+        passes it on, and takes the step after the last that any has begun. So every process must
+        ask after every step, and counts from its start: JAX would miss a step that is left out.
         """
         if jax.process_count() == 1:
             return self.signal_number
-        if multihost_utils.reached_preemption_sync_point(step):
+        self._asked += 1
+        if multihost_utils.reached_preemption_sync_point(self._asked):
             return self.signal_number or signal.SIGTERM
         return None
 

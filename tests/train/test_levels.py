@@ -5,8 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
-from train_helpers import ALONE, StopAfter, saved_arrays, summary_of, train_together
+from train_helpers import ALONE, StopAfter, summary_of, train_together
 
+from benchmarks.faults.saved import saved_arrays
 from train.config import Config
 from train.errors import InputError
 from train.loop import train

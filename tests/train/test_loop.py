@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import slow
-from train_helpers import ALONE, finish, saved_arrays, start, summary_of
+from train_helpers import ALONE, finish, start, summary_of
 
+from benchmarks.faults.saved import saved_arrays
 from train.__main__ import main
 from train.config import Config
 from train.data.batches import train_batches

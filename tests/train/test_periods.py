@@ -8,9 +8,10 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from train_helpers import ALONE, SMALL, StopAfter, saved_arrays, summary_of, train_together
+from train_helpers import ALONE, SMALL, StopAfter, summary_of, train_together
 from train_helpers import train as train_in_a_process
 
+from benchmarks.faults.saved import saved_arrays
 from jaxcompress import PerWorker
 from train.config import Config
 from train.config_rules import check_config

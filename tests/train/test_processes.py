@@ -8,13 +8,13 @@ from jax.experimental import multihost_utils
 from train_helpers import (
     ALONE,
     SMALL,
-    saved_arrays,
     summary_of,
     train,
     train_together,
     without_time,
 )
 
+from benchmarks.faults.saved import saved_arrays
 from train.config import Config
 from train.errors import InputError
 from train.loop import train as run_here

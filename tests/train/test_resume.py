@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from train_helpers import SMALL, finish, saved_arrays, start, summary_of, train, without_time
+from train_helpers import SMALL, finish, start, summary_of, train, without_time
+
+from benchmarks.faults.saved import saved_arrays
 
 # 330 steps and a checkpoint every 40, so that the run can be killed between two of them. It resumes
 # within a logging period, whose mean is over steps of both parts.

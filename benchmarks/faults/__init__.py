@@ -1,0 +1,1 @@
+"""What do faults of processes, links, disks and memories cost a run?"""
