@@ -12,6 +12,12 @@ from jaxcompress.constructors import module_constructor, nearest, usage, why_unk
 _COMPRESSOR = (Compressor, "Compressor", "jaxcompress.Compressor")
 
 
+# A text may come from a stranger.
+MOST_CHARACTERS, DEEPEST = 100_000, 60
+# Of a long text, an error shows so many characters before its position, and as many after it.
+_SHOWN_BEFORE = 100
+
+
 class ExpressionError(ValueError):
     """An error in the text of a compressor, and its position: `column` counts from 1."""
 
@@ -21,15 +27,26 @@ class ExpressionError(ValueError):
         self.message, self.text, self.column = message, text, column
 
     def __str__(self) -> str:
-        return f"{self.message} (column {self.column})\n  {self.text}\n  {' ' * (self.column - 1)}^"
+        begin = max(0, self.column - 1 - _SHOWN_BEFORE)
+        part = self.text[begin : begin + 2 * _SHOWN_BEFORE]
+        caret = " " * (self.column - 1 - begin) + "^"
+        return f"{self.message} (column {self.column})\n  {part}\n  {caret}"
 
 
 def syntax_tree(line: str) -> ast.expr:
-    """Parses `line` as a Python expression."""
+    """Parses `line` as a Python expression; its length and its depth are bounded."""
+    if len(line) > MOST_CHARACTERS:
+        raise ExpressionError(
+            f"the text has {len(line):,} characters, and at most {MOST_CHARACTERS:,} are read",
+            line,
+            1,
+        )
     try:
-        return ast.parse(line, mode="eval").body
+        tree = ast.parse(line, mode="eval").body
     except SyntaxError as error:
-        message = error.msg if line else "the text is empty; write dense() for no compression"
+        message = error.msg.partition(";")[0]
+        if not line:
+            message = "the text is empty; write dense() for no compression"
         raise ExpressionError(
             message, line, min(max(error.offset or 1, 1), len(line) + 1)
         ) from None
@@ -37,6 +54,17 @@ def syntax_tree(line: str) -> ast.expr:
         raise ExpressionError(
             f"this cannot be read: {str(error) or 'too deeply nested'}", line, 1
         ) from None
+    if (depth := _depth(tree)) > DEEPEST:
+        raise ExpressionError(f"calls are {depth} deep, and at most {DEEPEST} are read", line, 1)
+    return tree
+
+
+def _depth(tree: ast.AST) -> int:
+    """The number of calls, lists and dicts around the innermost node, without recursion."""
+    deepest, level = 0, [tree]
+    while level:
+        deepest, level = deepest + 1, [x for node in level for x in ast.iter_child_nodes(node)]
+    return deepest
 
 
 class Reader(NamedTuple):

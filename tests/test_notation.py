@@ -180,8 +180,32 @@ def test_what_is_no_expression_is_refused_at_its_place(text, column, words):
     assert words in error.message
     assert column in (None, error.column)
     *_, shown, caret = str(error).split("\n")
-    assert shown == "  " + error.text
-    assert caret == " " * (error.column + 1) + "^"
+    begin = max(0, error.column - 1 - 100)
+    assert shown == "  " + error.text[begin : begin + 200]
+    assert caret == " " * (error.column + 1 - begin) + "^"
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("memory(" * 70 + "plain()" + ")" * 70, "calls are 7"),
+        ("route({'" + "a" * 10**7 + "': plain()}, 1)", "at most 100,000 are read"),
+        ("sparse(" + "9" * 5000 + ")", "Exceeds the limit"),
+        ("route([" + "[" * 100 + "]" * 100 + "], 1)", "calls are 10"),
+        ("sparse(9**9**9)", "expected a constructor's call"),
+        ("plain().init.__globals__", "expected a constructor's call"),
+        ("__import__('os').system('id')", "only a constructor's plain name"),
+        ("[x for x in ().__class__.__base__.__subclasses__()]", "expected a constructor's call"),
+        ("f'{plain()}'", "expected a constructor's call"),
+        ("(lambda: plain())()", "only a constructor's plain name"),
+    ],
+)
+def test_texts_of_strangers_run_no_code_and_end_in_a_short_message(text, words):
+    with pytest.raises(ExpressionError) as caught:
+        parse(text)
+    assert words in caught.value.message
+    assert len(str(caught.value)) < 500
 
 
 @pytest.mark.usefixtures("as_users_run_it")

@@ -82,7 +82,9 @@ def check_config(config: Config) -> None:
     for field, (rule, holds) in RULES.items():
         if not holds(config):
             context = f" with epochs={config.epochs}" if "epochs" in rule else ""
-            raise InputError(f"{field} must be {rule}; got {getattr(config, field)!r}{context}.")
+            value = repr(getattr(config, field))
+            value = value if len(value) <= 60 else f"{value[:59]}…"
+            raise InputError(f"{field} must be {rule}; got {value}{context}.")
     if config.decay_epochs and config.schedule != "step":
         raise InputError(
             f"decay_epochs needs schedule=step; got schedule={config.schedule}. Remove"

@@ -162,11 +162,31 @@ class Cluster:
         self.fault_now()
         return self.wait(seconds)
 
+    def resident_bytes(self) -> int:
+        """The memory that process 0 has now."""
+        pages = Path(f"/proc/{self._running[0].pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def wait_for_checkpoint(self, step: int, seconds: float) -> None:
+        """Waits until this step has been saved."""
+        until = time.monotonic() + START_SECONDS + seconds
+        while not (self.workdir / "checkpoints" / str(step) / "sha256.json").exists():
+            require_running(self._running)
+            if time.monotonic() > until:
+                raise RuntimeError(f"step {step} was not saved in {seconds:.0f} s")
+            time.sleep(0.1)
+
     def kill(self) -> None:
         """Ends all processes at once."""
         with contextlib.suppress(ProcessLookupError):
             self.signal(signal.SIGKILL, range(self._processes))
         self.wait(10.0)
+
+
+def require_running(processes: Sequence[subprocess.Popen]) -> None:
+    """RuntimeError if one of these processes has ended."""
+    if any(each.poll() is not None for each in processes):
+        raise RuntimeError("a process has ended")
 
 
 def newest_step(workdir: Path) -> int:

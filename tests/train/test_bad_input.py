@@ -1,6 +1,7 @@
 """Bad input: exit code 2 and one message with the value, the rule and what to do; no traceback."""
 
 import pytest
+from broken_settings import BROKEN
 from train_helpers import ALONE, train
 
 from train.__main__ import main
@@ -116,6 +117,22 @@ def test_bad_input_is_reported_with_exit_code_2(case, tmp_path, monkeypatch, cap
     assert reported.err.startswith("error: ")
     for part in expected:
         assert part in reported.err
+
+
+BROKEN_VALUES = [(field, value) for field, values in BROKEN.items() for value in values]
+
+
+@pytest.mark.parametrize(("field", "value"), BROKEN_VALUES)
+def test_value_that_breaks_a_rule_is_reported_in_one_short_line(field, value, capsys):
+    words = [str(x) for x in value] if isinstance(value, tuple) else [str(value)]
+    option = f"--{field.replace('_', '-')}"
+    # With "=", since a value may begin with a minus.
+    given = [option, *words] if isinstance(value, tuple) else [f"{option}={words[0]}"]
+    assert main(given) == 2
+    line, *rest = capsys.readouterr().err.splitlines()
+    assert not rest
+    assert len(line) < 200
+    assert line.startswith(f"error: {field} must be ")
 
 
 def test_unknown_option_is_reported_with_exit_code_2(capsys):

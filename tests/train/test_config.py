@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from broken_settings import BROKEN
 from train_helpers import REPOSITORY
 
 import jaxcompress
@@ -14,48 +15,6 @@ from train.errors import InputError
 from train.startup import check_names
 
 CONFIGS = sorted((REPOSITORY / "configs").glob("*.yaml"))
-
-# Values that break each rule. NaN breaks every rule.
-NAN, INF = float("nan"), float("inf")
-BROKEN = {
-    "min_compression_rate": [-0.5, NAN],
-    "bucket_mib": [0.0, -1.0, INF, NAN],
-    "context": [0],
-    "learning_rate": [0.0, -1.0, INF, NAN],
-    "momentum": [-0.1, 1.0, NAN],
-    "weight_decay": [-1e-4, INF, NAN],
-    "epochs": [0.0, INF, NAN],
-    "warmup_epochs": [-1.0, 3.0, NAN],
-    "decay_epochs": [(2.0, 1.0), (1.0, 1.0), (0.0,), (NAN,)],
-    "decay_rate": [0.0, 1.5, NAN],
-    "batch_size": [0],
-    "clip_norm": [0.0, -1.0, INF, NAN],
-    "width": [0, 130],
-    "layers": [0],
-    "heads": [0],
-    "fsdp": [0],
-    "tensor": [0],
-    "period": [0, -1],
-    "outer_learning_rate": [0.0, -1.0, INF, NAN],
-    "outer_momentum": [-0.1, 1.0, NAN],
-    "measure_bandwidth_every_steps": [0],
-    "micro_batches": [0],
-    "max_skipped_steps": [-1],
-    "seed": [-1, 2**32, 10**400],
-    "workers": [0],
-    "nodes": [0],
-    "eval_every_epochs": [0.0, INF, NAN],
-    "checkpoint_every_steps": [0],
-    "log_every_steps": [0],
-    "keep_checkpoints": [0],
-    "workdir": [""],
-    "verify_every_steps": [0],
-    "step_timeout": [0.0, 9.0, INF, NAN],
-    "join_timeout": [0],
-    "min_workers": [0],
-    "rejoin_seconds": [0.0, INF, NAN],
-    "num_processes": [0],
-}
 
 
 def written(folder: Path, text: str) -> str:

@@ -1,0 +1,108 @@
+"""Does a run end as if nothing had happened, when a fault happens again and again?
+
+    python -m benchmarks.faults.soak                  two processes, 30 minutes, a fault a minute
+    python -m benchmarks.faults.soak --minutes 5 --every 15
+
+Faults are drawn with a seed: SIGKILL of one process or both, SIGTERM, SIGSTOP for some seconds.
+After each the same command is given again, if the run has ended. When the time is over, the run is
+trained to the same step without faults, and the arrays are compared.
+"""
+
+import dataclasses
+import random
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import tyro
+
+from benchmarks.common.environment import environment
+from benchmarks.common.pages import REPOSITORY, write_between
+from benchmarks.common.results import Results
+from benchmarks.faults.cluster import Cluster
+from benchmarks.faults.saved import differing_arrays
+from benchmarks.faults.scenario import require
+from train.checkpoint import newest_complete_step
+
+PAGE = REPOSITORY / "docs" / "reliability.md"
+RESULTS = Results("faults_soak.csv", ("minutes", "every", "seed"), lambda row: row["minutes"])
+OPTIONS = ("--epochs", "100000", "--checkpoint-every-steps", "100", "--step-timeout", "30")
+FAULTS = ("SIGKILL of one", "SIGKILL of both", "SIGTERM to one", "SIGSTOP of one for 5 s")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How long, and how often."""
+
+    minutes: float = 30.0
+    every: float = 60.0  # seconds between two faults
+    seed: int = 0
+
+
+def main(options: Options) -> int:
+    """Trains under faults, and then without; saves one row."""
+    draw, counts = random.Random(options.seed), dict.fromkeys(FAULTS, 0)
+    memory: list[int] = []
+    until = time.monotonic() + 60 * options.minutes
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        faulty, calm = Path(folder) / "faulty", Path(folder) / "calm"
+        for path in (faulty, calm):
+            path.mkdir()
+        while time.monotonic() < until:
+            with Cluster(faulty, *OPTIONS) as cluster:
+                cluster.wait_for_step((newest_complete_step(faulty / "run/checkpoints") or 0) + 5)
+                ended = False
+                while not ended and time.monotonic() < until:
+                    time.sleep(options.every * draw.uniform(0.5, 1.5))
+                    memory.append(cluster.resident_bytes())
+                    fault = draw.choice(FAULTS)
+                    counts[fault] += 1
+                    ended = cause(cluster, fault, draw)
+        step = newest_complete_step(faulty / "run/checkpoints") or 0
+        with Cluster(calm, *OPTIONS, "--keep-checkpoints", "100000") as cluster:
+            cluster.wait_for_checkpoint(step, 60 * options.minutes)
+        differing = differing_arrays(faulty / "run", calm / "run", step)
+    require(not differing, f"other bits than in the run without a fault: {differing}")
+    row = environment() | {
+        "minutes": options.minutes,
+        "every": options.every,
+        "seed": options.seed,
+        "faults": sum(counts.values()),
+        "steps": step,
+        "differing_arrays": len(differing),
+        "first_megabytes": round(memory[0] / 1e6),
+        "largest_megabytes": round(max(memory) / 1e6),
+        "command": f"python -m benchmarks.faults.soak --minutes {options.minutes:g}"
+        f" --every {options.every:g} --seed {options.seed}",
+    }
+    RESULTS.save([row])
+    text = (
+        f"A run of {step:,} steps and {options.minutes:g} minutes, with {row['faults']} faults"
+        f" ({', '.join(f'{count} times {name}' for name, count in counts.items())}), ended with the"
+        " same bits as one without. Process 0 took"
+        f" {row['first_megabytes']:,} MB before the first fault, and at most"
+        f" {row['largest_megabytes']:,} MB before any other (`{row['command']}`)."
+    )
+    print(text)
+    write_between(PAGE, "faults_soak", text)
+    return 0
+
+
+def cause(cluster: Cluster, fault: str, draw: random.Random) -> bool:
+    """Causes a fault, and waits until the run has ended, if it must; whether it has."""
+    victim = [draw.randrange(2)]
+    if fault == "SIGSTOP of one for 5 s":
+        cluster.signal(signal.SIGSTOP, victim)
+        time.sleep(5.0)
+        cluster.signal(signal.SIGCONT, victim)
+        return False
+    number = signal.SIGTERM if fault == "SIGTERM to one" else signal.SIGKILL
+    cluster.signal(number, [0, 1] if fault == "SIGKILL of both" else victim)
+    require(len(cluster.wait(60.0)) == 2, f"a process did not end after {fault}")
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Options, description=__doc__)))

@@ -1,0 +1,97 @@
+"""Generations of processes: which processes are started, and when a run is given up."""
+
+import dataclasses
+import signal
+import sys
+
+import pytest
+
+from train import supervisor
+from train.config import Config
+from train.supervisor import Ended, StopRequest, command_lines, next_processes, run_generation
+
+CONFIG = Config(num_processes=4, workers=8, workdir="run", supervise=True, batch_size=120)
+
+
+def program(text):
+    return [sys.executable, "-c", text]
+
+
+def test_lost_processes_are_left_out_only_if_the_config_allows_it():
+    assert next_processes(CONFIG, 4, lost=1) == 4
+    fewer = dataclasses.replace(CONFIG, min_workers=4)
+    assert next_processes(fewer, 4, lost=0) == 4
+    assert next_processes(fewer, 4, lost=1) == 3
+    assert next_processes(fewer, 3, lost=1) == 2
+    # One process would have 2 workers, fewer than 4: all are tried again.
+    assert next_processes(fewer, 2, lost=1) == 4
+    # 3 processes would have 6 workers, and 128 rows do not divide by 6.
+    assert next_processes(dataclasses.replace(fewer, batch_size=128), 4, lost=1) == 2
+
+
+def test_each_process_is_told_its_place_and_the_workers_of_all():
+    first, second = command_lines(CONFIG, ["config.yaml", "--workers", "8"], 2)
+    assert first[1:4] == second[1:4] == ["-m", "train", "config.yaml"]
+    assert first[-2:] == ["--process-id", "0"]
+    assert second[-2:] == ["--process-id", "1"]
+    assert first[-4:-2] == ["--workers", "4"]
+    assert "--no-supervise" in first
+
+
+def test_the_first_that_ends_badly_is_the_cause(monkeypatch):
+    monkeypatch.setattr(supervisor, "GRACE_SECONDS", 0.5)
+    killed = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    ended = run_generation(
+        [program("import time; time.sleep(100)"), program(killed)], None, StopRequest()
+    )
+    # The other one did not end by itself, so it was killed, and is lost too.
+    assert (ended.code, ended.rank, ended.lost) == (-signal.SIGKILL, 1, 2)
+    assert str(ended).startswith("process 1 was ended by SIGKILL after ")
+
+
+def test_a_generation_ends_well_when_all_processes_do():
+    ended = run_generation([program("pass"), program("pass")], None, StopRequest())
+    assert (ended.code, ended.lost) == (0, 0)
+
+
+def test_processes_are_told_to_end_when_it_is_time_to_try_all_again():
+    ended = run_generation([program("import time; time.sleep(100)")], 0.2, StopRequest())
+    assert ended.code == -signal.SIGTERM
+
+
+@pytest.mark.parametrize(("codes", "expected"), [([75] * 5, 75), ([2], 2), ([1], 1), ([75, 0], 0)])
+def test_a_run_is_given_up_when_it_cannot_go_on(codes, expected, tmp_path, monkeypatch, capsys):
+    left = list(codes)
+    monkeypatch.setattr(
+        supervisor, "run_generation", lambda *_: Ended(left.pop(0), rank=1, lost=0, seconds=1.0)
+    )
+    config = dataclasses.replace(CONFIG, workdir=str(tmp_path))
+    assert supervisor.supervise(config, []) == expected
+    assert not left
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "supervisor: generation 1: 4 processes, from the start"
+    if expected == 75:
+        assert lines[-1].startswith("supervisor: 5 generations ended without a new checkpoint")
+
+
+def test_a_run_that_makes_progress_is_never_given_up(tmp_path, monkeypatch):
+    codes = [75] * 20 + [0]
+
+    def run(*_):
+        folder = tmp_path / "checkpoints" / str(len(codes))
+        for old in tmp_path.glob("checkpoints/*/sha256.json"):
+            old.unlink()
+        folder.mkdir(parents=True)
+        (folder / "sha256.json").write_text("{}")
+        return Ended(codes.pop(0), rank=0, lost=1, seconds=1.0)
+
+    monkeypatch.setattr(supervisor, "run_generation", run)
+    assert supervisor.supervise(dataclasses.replace(CONFIG, workdir=str(tmp_path)), []) == 0
+
+
+def test_the_signal_handlers_are_restored():
+    before = signal.getsignal(signal.SIGTERM)
+    with supervisor.stop_requests() as request:
+        signal.raise_signal(signal.SIGTERM)
+        assert request.signal_number == signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) == before
