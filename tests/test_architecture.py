@@ -123,6 +123,8 @@ TESTS_WITHOUT_A_FILE = {
     "tests/periods/test_trajectories.py",
     "tests/periods/test_memory_of_drifts.py",
     "tests/distributed/test_two_processes.py",
+    "tests/faults/test_faults.py",
+    "tests/test_deploy.py",
     "tests/distributed/test_shards_laws.py",
 }
 

@@ -192,7 +192,7 @@ class Config:
     """Number of latest checkpoints to keep, at least 1; with 2 or more a run can recover from a
     damaged one.
     """
-    verify_every_steps: int = 100
+    verify_every_steps: int = 1000
     """Steps between two comparisons of all workers' parameters and states, at least 1; they are
     compared before they are saved, too. With period rounded to whole periods.
     """

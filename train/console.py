@@ -17,10 +17,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+import jaxcompress
 from train.metrics import MetricsLog
 from train.processes import is_main_process, raise_on_all_processes, workers_of
 from train.program import BytesPerStep
-from train.startup import Run
+from train.startup import Run, contains
 
 
 class ProgressDisplay:
@@ -107,6 +108,12 @@ class Reporter:
             f" {sent.largest:,.0f} bytes per step"
             f" ({sent.dense:,.0f} with dense()){self._period(sent)}"
         )
+
+        if run.compressor is not None and contains(run.compressor, jaxcompress.ef21):
+            self._display.line(
+                "ef21 can diverge with the noise of small batches, slowly at first; ef21_sgdm"
+                " averages it, and needs no --momentum"
+            )
 
     def _period(self, sent: BytesPerStep) -> str:
         """What a period changes about the bytes; empty without one."""

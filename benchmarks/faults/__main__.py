@@ -23,14 +23,14 @@ import tyro
 from benchmarks.common.environment import environment
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Results, Row, position
-from benchmarks.faults import disks, joins, links, lost_processes
+from benchmarks.faults import cut_links, disks, joins, lost_processes, soak
 from benchmarks.faults.scenario import BrokenPromiseError, Scenario
 from benchmarks.hosts.namespaces import missing
 
 PAGE = REPOSITORY / "docs" / "reliability.md"
 SCENARIOS: dict[str, Scenario] = {
     **lost_processes.SCENARIOS,
-    **links.SCENARIOS,
+    **cut_links.SCENARIOS,
     **disks.SCENARIOS,
     **joins.SCENARIOS,
 }
@@ -65,7 +65,7 @@ def main(options: Options) -> int:
             broken.append(name)
             print(f"{name}: {error}", file=sys.stderr, flush=True)
     if rows := RESULTS.read():
-        text = markdown(table(rows))
+        text = "\n\n".join([markdown(table(rows)), *map(soak.sentence, soak.RESULTS.read())])
         print(text)
         write_between(PAGE, "faults", text)
     return int(bool(broken))

@@ -19,14 +19,12 @@ from pathlib import Path
 import tyro
 
 from benchmarks.common.environment import environment
-from benchmarks.common.pages import REPOSITORY, write_between
-from benchmarks.common.results import Results
+from benchmarks.common.results import Results, Row
 from benchmarks.faults.cluster import Cluster
 from benchmarks.faults.saved import differing_arrays
 from benchmarks.faults.scenario import require
 from train.checkpoint import newest_complete_step
 
-PAGE = REPOSITORY / "docs" / "reliability.md"
 RESULTS = Results("faults_soak.csv", ("minutes", "every", "seed"), lambda row: row["minutes"])
 OPTIONS = ("--epochs", "100000", "--checkpoint-every-steps", "100", "--step-timeout", "30")
 FAULTS = ("SIGKILL of one", "SIGKILL of both", "SIGTERM to one", "SIGSTOP of one for 5 s")
@@ -69,7 +67,8 @@ def main(options: Options) -> int:
         "minutes": options.minutes,
         "every": options.every,
         "seed": options.seed,
-        "faults": sum(counts.values()),
+        "faults": f"{sum(counts.values())} faults",
+        "kinds": ", ".join(f"{count} times {name}" for name, count in counts.items()),
         "steps": step,
         "differing_arrays": len(differing),
         "first_megabytes": round(memory[0] / 1e6),
@@ -78,16 +77,18 @@ def main(options: Options) -> int:
         f" --every {options.every:g} --seed {options.seed}",
     }
     RESULTS.save([row])
-    text = (
-        f"A run of {step:,} steps and {options.minutes:g} minutes, with {row['faults']} faults"
-        f" ({', '.join(f'{count} times {name}' for name, count in counts.items())}), ended with the"
-        " same bits as one without. Process 0 took"
-        f" {row['first_megabytes']:,} MB before the first fault, and at most"
-        f" {row['largest_megabytes']:,} MB before any other (`{row['command']}`)."
-    )
-    print(text)
-    write_between(PAGE, "faults_soak", text)
+    print(sentence(row))
     return 0
+
+
+def sentence(row: Row) -> str:
+    """A row in words."""
+    return (
+        f"A run of {row['steps']} steps and {row['minutes']} minutes, with {row['faults']}"
+        f" ({row['kinds']}), ended with the same bits as one without. Process 0 took"
+        f" {row['first_megabytes']} MB before the first fault, and at most"
+        f" {row['largest_megabytes']} MB before any other (`{row['command']}`)."
+    )
 
 
 def cause(cluster: Cluster, fault: str, draw: random.Random) -> bool:

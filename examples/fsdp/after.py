@@ -66,7 +66,7 @@ def main(steps=100, context=64):
     params = init(jax.random.key(0), size, context)
     params = jax.device_put(params, jax.tree.map(lambda x: fully_sharded(x, mesh), params))
     link = jc.on_shards(jc.compress(jc.error_feedback(jc.top_k(0.05))), params)
-    optimizer = optax.chain(link, optax.adamw(3e-3))
+    optimizer = jc.apply_if_all_finite(optax.chain(link, optax.adamw(3e-3)))
     state = jc.init_state(optimizer, params, mesh)
     train_step = jc.make_train_step(loss_fn, optimizer, mesh)
     for step in range(steps):

@@ -39,7 +39,8 @@ def main(steps=200):
     variables = Model().init(jax.random.key(0), images[:1], train=False)
     extra = {"key": jax.random.key(1), "stats": variables["batch_stats"]}
     params, extra = jc.replicate((variables["params"], extra), mesh)
-    optimizer = optax.chain(jc.compress(jc.error_feedback(jc.top_k(0.05))), optax.adam(1e-2))
+    link = jc.compress(jc.error_feedback(jc.top_k(0.05)))
+    optimizer = jc.apply_if_all_finite(optax.chain(link, optax.adam(1e-2)))
     state = jc.init_state(optimizer, params, mesh)
     train_step = jc.make_train_step(loss_fn, optimizer, mesh)
     for _ in range(steps):

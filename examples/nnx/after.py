@@ -46,7 +46,8 @@ def main(steps=200):
     mesh = jc.data_mesh()
     graphdef, params, keys, extra = nnx.split(Model(nnx.Rngs(0)), nnx.Param, nnx.RngKey, ...)
     params, extra = jc.replicate((params, extra), mesh)
-    optimizer = optax.chain(jc.compress(jc.error_feedback(jc.top_k(0.05))), optax.adam(1e-2))
+    link = jc.compress(jc.error_feedback(jc.top_k(0.05)))
+    optimizer = jc.apply_if_all_finite(optax.chain(link, optax.adam(1e-2)))
     state = jc.init_state(optimizer, params, mesh)
     train_step = jc.make_train_step(functional(graphdef, keys), optimizer, mesh)
     for _ in range(steps):

@@ -34,7 +34,7 @@ def main(steps=200):
     mesh = jc.data_mesh()
     params = jc.replicate(init(jax.random.key(0)), mesh)
     link = jc.compress(jc.monitor(jc.error_feedback(jc.top_k(0.05))))
-    optimizer = optax.chain(link, optax.adam(1e-2))
+    optimizer = jc.apply_if_all_finite(optax.chain(link, optax.adam(1e-2)))
     state = jc.init_state(optimizer, params, mesh)
     specs = jc.state_specs(state)
 

@@ -38,7 +38,8 @@ def main(folder, steps=200):
     images, rng = np.float32(images) / 16, np.random.default_rng(0)
     mesh = jc.data_mesh()
     params = jc.replicate(init(jax.random.key(0)), mesh)
-    optimizer = optax.chain(jc.compress(jc.error_feedback(jc.top_k(0.05))), optax.adamw(1e-2))
+    link = jc.compress(jc.error_feedback(jc.top_k(0.05)))
+    optimizer = jc.apply_if_all_finite(optax.chain(link, optax.adamw(1e-2)))
     state = jc.init_state(optimizer, params, mesh)
     train_step = jc.make_train_step(loss_fn, optimizer, mesh)
 

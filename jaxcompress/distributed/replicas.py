@@ -1,15 +1,15 @@
 """Checks that arrays which all workers hold are the same, bit for bit, on all of them."""
 
-import functools
+import zlib
 from collections import Counter
-from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from jaxcompress.base import PerWorker
 from jaxcompress.distributed.virtual import AnyMesh, VirtualMesh
@@ -19,18 +19,20 @@ from jaxcompress.ops.trees import path_text
 def assert_replicas_equal(tree: Any, mesh: AnyMesh) -> None:
     """Compares the copies of every array of `tree` that the devices of `mesh` hold.
 
-    Each device sums the bits of its copy, ``Σ (2 i + 1) · bits_i mod 2³²``, in one pass; a change
-    of one entry always changes this sum. Then 4 bytes per array and device are gathered. Copies
-    differ if processes began with other parameters, if a processor rounds otherwise than another,
-    or if a bit of a memory has flipped. Training then goes on silently, with workers that have
-    different models.
+    Copies differ if processes began with other parameters, if a processor rounds otherwise than
+    another, or if a bit of a memory has flipped. Training then goes on silently, with workers that
+    have different models.
+
+    The host reads each copy and takes its CRC-32, which always finds a single changed bit; 4 bytes
+    for each array and device are gathered. Nothing is compiled, and devices need no memory.
 
     Every process must call it at the same point. A `VirtualMesh` has one copy, and nothing to do.
 
     Args:
       tree: A tree of arrays: the parameters, or a state. `PerWorker` parts, which differ by
         definition, are left out. Of arrays that `mesh` shards, the copies of each shard are
-        compared. Arrays of one process, such as those of NumPy, are placed on the mesh first.
+        compared. Arrays that are not on the mesh, such as those of NumPy, are compared between
+        processes.
       mesh: The mesh.
 
     Raises:
@@ -42,22 +44,15 @@ def assert_replicas_equal(tree: Any, mesh: AnyMesh) -> None:
     """
     if isinstance(mesh, VirtualMesh) or mesh.size == 1:
         return
-    replicated = jax.tree.map(
+    shared = jax.tree.map(
         lambda node: None if _is_per_worker(node) else node, tree, is_leaf=_is_per_worker
     )
-    arrays = {
-        path_text(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(replicated)
-    }
+    arrays = {path_text(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(shared)}
     if not arrays:
         return
-    placed = [_on(mesh, x) for x in arrays.values()]
-    specs = tuple(
-        sharding.spec for x in placed if isinstance(sharding := x.sharding, NamedSharding)
-    )
-    table = np.asarray(_checksums_of(mesh, specs)(*placed))
-    for name, x, column in zip(arrays, placed, table.T, strict=True):
-        shards = x.sharding.devices_indices_map(x.shape)
-        if differing := _differing([str(shards[d]) for d in mesh.devices.flat], column):
+    checksums = _checksums(list(arrays.values()), mesh)
+    for (name, x), of_devices in zip(arrays.items(), checksums, strict=True):
+        if differing := _differing(_shards(x, mesh), of_devices.tolist()):
             names = ", ".join(_name(mesh, place) for place in differing)
             raise ValueError(
                 f"workers must hold the same {name!r}, bit for bit, and {names} does not hold what"
@@ -66,42 +61,50 @@ def assert_replicas_equal(tree: Any, mesh: AnyMesh) -> None:
             )
 
 
-@functools.cache
-def _checksums_of(mesh: jax.sharding.Mesh, specs: tuple[P, ...]):
-    """Jitted: arrays placed by `specs` -> uint32[devices, arrays], on every device."""
-
-    def of_device(*arrays):
-        return jnp.stack([_checksum(x) for x in arrays])[None]
-
-    rows = jax.shard_map(
-        of_device, mesh=mesh, in_specs=specs, out_specs=P(mesh.axis_names), check_vma=False
-    )
-    return jax.jit(rows, out_shardings=NamedSharding(mesh, P()))
-
-
-def _checksum(x: jax.Array) -> jax.Array:
-    """uint32: the sum of the bits of all entries, each times an odd number of its own."""
-    if jnp.issubdtype(x.dtype, jnp.complexfloating):
-        x = jnp.stack([x.real, x.imag])
-    if x.dtype == jnp.bool_ or x.dtype.itemsize < 1:
-        x = x.astype(jnp.uint8)
-    width = min(8 * x.dtype.itemsize, 32)  # wider entries become several words
-    words = jax.lax.bitcast_convert_type(x, jnp.dtype(f"uint{width}")).ravel().astype(jnp.uint32)
-    odd = 2 * jnp.arange(words.size, dtype=jnp.uint32) + 1
-    return jnp.sum(words * odd, dtype=jnp.uint32)
+def _checksums(arrays: list[Any], mesh: jax.sharding.Mesh) -> np.ndarray:
+    """uint32[arrays, devices of the mesh], in every process."""
+    ranks = [device.process_index for device in mesh.devices.flat]
+    local = [d for d in mesh.devices.flat if d.process_index == jax.process_index()]
+    parts = [part for x in arrays for part in _copies(x, local, mesh)]
+    with ThreadPoolExecutor() as threads:  # zlib runs without the interpreter's lock
+        own = np.array(list(threads.map(_checksum, parts)), np.uint32)
+    gathered = np.asarray(multihost_utils.process_allgather(own.reshape(len(arrays), len(local))))
+    of_process = gathered.reshape(-1, *gathered.shape[-2:])
+    columns, counts = [], Counter()
+    for rank in ranks:  # devices of a process are in the order of the mesh
+        columns.append(of_process[rank, :, counts[rank]])
+        counts[rank] += 1
+    return np.stack(columns, axis=1)
 
 
-def _differing(shards: Sequence[str], checksums: np.ndarray) -> list[int]:
+def _copies(x: Any, local: list[Any], mesh: jax.sharding.Mesh) -> list[Any]:
+    """What each of these devices holds of `x`; `x` itself if it is not on the mesh."""
+    if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        x = jax.random.key_data(x)
+    if not _is_on(mesh, x):
+        return [x] * len(local)
+    held = {shard.device: shard.data for shard in x.addressable_shards}
+    return [held[device] for device in local]
+
+
+def _checksum(x: Any) -> int:
+    return zlib.crc32(np.ascontiguousarray(x).reshape(-1).view(np.uint8).data)
+
+
+def _shards(x: Any, mesh: jax.sharding.Mesh) -> list[str]:
+    """Which part of `x` each device of the mesh holds, as text."""
+    if not _is_on(mesh, x):
+        return [""] * mesh.size
+    index = x.sharding.devices_indices_map(x.shape)
+    return [str(index[device]) for device in mesh.devices.flat]
+
+
+def _differing(shards: list[str], checksums: list[int]) -> list[int]:
     """The positions whose checksum is not that of most copies of the same shard."""
-    counts: dict[str, Counter] = {}
-    for shard, checksum in zip(shards, checksums.tolist(), strict=True):
-        counts.setdefault(shard, Counter())[checksum] += 1
+    copies = list(zip(shards, checksums, strict=True))
+    counts = {shard: Counter(c for s, c in copies if s == shard) for shard in set(shards)}
     usual = {shard: counted.most_common(1)[0][0] for shard, counted in counts.items()}
-    return [
-        place
-        for place, (shard, checksum) in enumerate(zip(shards, checksums.tolist(), strict=True))
-        if checksum != usual[shard]
-    ]
+    return [place for place, (shard, checksum) in enumerate(copies) if checksum != usual[shard]]
 
 
 def _name(mesh: jax.sharding.Mesh, place: int) -> str:
@@ -116,16 +119,10 @@ def _name(mesh: jax.sharding.Mesh, place: int) -> str:
     return f"the device at {axes} (process {process})"
 
 
-def _on(mesh: jax.sharding.Mesh, x: Any) -> jax.Array:
-    """`x` as it is on `mesh`, or else this process's value of it on every device of the process."""
-    if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
-        x = jax.random.key_data(x)
+def _is_on(mesh: jax.sharding.Mesh, x: Any) -> bool:
+    """Whether the devices of `mesh` hold `x`."""
     sharding = getattr(x, "sharding", None)
-    if isinstance(sharding, NamedSharding) and sharding.mesh == mesh:
-        return x
-    host = np.asarray(x)
-    everywhere = NamedSharding(mesh, P())
-    return jax.make_array_from_callback(host.shape, everywhere, lambda index: host[index])
+    return isinstance(sharding, NamedSharding) and sharding.mesh == mesh
 
 
 def _is_per_worker(node: Any) -> bool:

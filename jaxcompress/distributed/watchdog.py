@@ -155,7 +155,7 @@ class Watchdog:
 
     def _failed(self) -> str | None:
         now = time.monotonic()
-        for rank, row in sorted(self._rows.items()):
+        for rank, row in sorted(self._rows.copy().items()):
             how, _, why = (row.end or "").partition(": ")
             if how == "lost":
                 return why
@@ -166,7 +166,8 @@ class Watchdog:
 
     def _silent(self, seconds: float) -> str | None:
         now = time.monotonic()
-        waited = {r: now - at for r, at in self._heard_at.items() if self._rows[r].end is None}
+        heard = self._heard_at.copy()  # another thread adds to it
+        waited = {r: now - at for r, at in heard.items() if self._rows[r].end is None}
         if self._rank != 0 and now - self._answered_at > seconds:
             waited = {0: now - self._answered_at}  # all others are heard through it
         silent = {rank: time for rank, time in sorted(waited.items()) if time > seconds}
@@ -178,7 +179,9 @@ class Watchdog:
     def _stuck(self, now: float) -> str | None:
         if self._moved_at is None or now - self._moved_at <= self._timeout:
             return None
-        steps = {rank: row.step for rank, row in self._rows.items() if row.end is None}
+        if silent := self._silent(_SILENT_SECONDS):
+            return silent
+        steps = {rank: row.step for rank, row in self._rows.copy().items() if row.end is None}
         last = min(steps, key=lambda rank: steps[rank], default=self._rank)
         where = f"process {last} is in step {steps[last]}" if last in steps else "all others left"
         if steps.get(last, self._step) >= self._step:
@@ -225,7 +228,7 @@ class Watchdog:
             now = time.monotonic()
             if not any(
                 row.end is None and now - self._heard_at[rank] < _SILENT_SECONDS
-                for rank, row in self._rows.items()
+                for rank, row in self._rows.copy().items()
             ):
                 return
             time.sleep(_BEAT_SECONDS / 4)

@@ -1,5 +1,7 @@
 """Which devices are the workers, and what is refused before any of them is used."""
 
+import socket
+
 import jax
 import numpy as np
 import pytest
@@ -72,6 +74,30 @@ def test_a_process_id_outside_its_processes_is_refused(num_processes, process_id
 def test_a_coordinator_without_host_or_port_is_refused(coordinator):
     with pytest.raises(ValueError, match="coordinator is HOST:PORT of process 0"):
         initialize_processes(coordinator, 2, 0)
+
+
+JOIN = """
+import jaxcompress, os
+try:
+    jaxcompress.initialize_processes("127.0.0.1:{port}", 2, {place}, join_timeout=3)
+except ValueError as error:
+    print(error, flush=True)
+    os._exit(0)  # as the training program does: JAX still waits in a thread
+"""
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_process_that_waits_in_vain_for_the_others_says_so(place):
+    (line,) = lines_of([run_python(JOIN.format(port=free_port(), place=place))])[0]
+    assert line.startswith("not all processes have joined at 127.0.0.1:")
+    assert f"within 3 s; this is process {place} of 2." in line
+
+
+def test_a_port_that_another_program_uses_is_named():
+    with socket.create_server(("", 0)) as other:
+        port = other.getsockname()[1]
+        (line,) = lines_of([run_python(JOIN.format(port=port, place=0))])[0]
+    assert line.startswith(f"process 0 cannot listen at its coordinator 127.0.0.1:{port}: Address")
 
 
 def test_one_process_joins_nobody():

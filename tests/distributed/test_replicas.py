@@ -9,9 +9,8 @@ from jax.sharding import PartitionSpec as P
 from subprocesses import free_port, joined, lines_of, run_together
 
 from jaxcompress import PerWorker, VirtualMesh, assert_replicas_equal, data_mesh, hybrid_mesh
-from jaxcompress.distributed.replicas import _checksum
 
-DTYPES = ("float32", "bfloat16", "int8", "bool", "complex64", "uint32")
+DTYPES = ("float32", "bfloat16", "float8_e4m3fn", "int4", "int8", "bool", "complex64", "uint32")
 
 
 def copies(mesh, spec, shape, of_device):
@@ -57,16 +56,26 @@ def test_copies_of_the_same_shard_are_compared():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_checksum_is_the_weighted_sum_of_the_bits(dtype):
-    values = jnp.asarray(np.random.default_rng(0).normal(size=(3, 5)) > 0, dtype)
-    words = np.asarray(values)
-    if dtype == "complex64":
-        words = np.stack([words.real, words.imag])
-    if dtype == "bool":
-        words = words.astype(np.uint8)
-    words = words.view(f"uint{8 * words.dtype.itemsize}").ravel().astype(np.uint64)
-    expected = np.sum(words * (2 * np.arange(words.size) + 1)) % 2**32
-    assert int(_checksum(values)) == expected
+def test_arrays_of_each_dtype_are_compared(dtype):
+    mesh = data_mesh()
+
+    def of_device(place):
+        values = np.arange(6).reshape(2, 3) % 2
+        values[1, 1] += place == 2
+        return values.astype(jnp.dtype(dtype))
+
+    # For a boolean 1 + 1 is still true.
+    same = copies(mesh, P(), (2, 3), lambda place: of_device(0))
+    assert_replicas_equal(same, mesh)
+    if dtype != "bool":
+        with pytest.raises(ValueError, match=r"worker 2 \(process 0\) does not"):
+            assert_replicas_equal(copies(mesh, P(), (2, 3), of_device), mesh)
+
+
+def test_nothing_is_compared_of_what_has_no_copies():
+    mesh = data_mesh()
+    odd = {"empty": np.zeros((0, 3)), "number": 3.0, "scalar": jnp.float32(1), "none": None}
+    assert_replicas_equal(odd, mesh)
 
 
 OWN_PARAMETERS = """

@@ -6,10 +6,18 @@ import subprocess
 import sys
 import threading
 
+import jax
 import pytest
+from jax.experimental import multihost_utils
 from train_helpers import REPOSITORY
 
-from train.signals import SIGNALS, InterruptedRunError, record_ctrl_c, record_signals
+from train.signals import (
+    SIGNALS,
+    InterruptedRunError,
+    ReceivedSignal,
+    record_ctrl_c,
+    record_signals,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -79,3 +87,28 @@ def test_other_threads_leave_the_handlers_alone():
 
 def test_exit_code_is_that_of_a_shell():
     assert [InterruptedRunError("", each).exit_code for each in SIGNALS] == [130, 143]
+
+
+def test_of_several_processes_each_asks_for_every_step_from_its_start(monkeypatch):
+    asked = []
+
+    def reached(step):
+        asked.append(step)
+        return step == 3
+
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(multihost_utils, "reached_preemption_sync_point", reached)
+    received = ReceivedSignal()
+    # JAX takes the step after the last that any process has asked for: none may be left out.
+    assert [received.to_stop_now() for _ in range(3)] == [None, None, signal.SIGTERM]
+    assert asked == [1, 2, 3]
+
+
+def test_of_several_processes_ctrl_c_is_passed_on_as_sigterm(monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    told = []
+    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))  # in JAX's place
+    with record_signals() as received:
+        signal.raise_signal(signal.SIGINT)
+    assert received.signal_number == signal.SIGINT
+    assert told == [signal.SIGTERM]

@@ -45,6 +45,7 @@ NOTHING_MEASURED = {
     "changing_link": {"measure": False},
     "compiled": {"platform": ("none",)},
     "compiled_sharded": {"platform": ("none",)},
+    "faults": {"measure": False},
     "layer_levels": {"task": ()},
     "learning_rates": {"only": ("table",)},
     "network": {"workers": ()},
