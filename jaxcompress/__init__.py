@@ -50,13 +50,14 @@ from jaxcompress.distributed.placement import (
     shard_batch,
     squeeze_worker_axis,
 )
+from jaxcompress.distributed.process_errors import is_connection_error
 from jaxcompress.distributed.replicas import assert_replicas_equal
 from jaxcompress.distributed.resharding import place_state, reshard_workers
 from jaxcompress.distributed.shards import PerShard, on_shards
 from jaxcompress.distributed.specs import state_shardings, state_specs
 from jaxcompress.distributed.step import local_value_and_grad, make_train_step
 from jaxcompress.distributed.virtual import VirtualMesh
-from jaxcompress.distributed.watchdog import Watchdog, is_connection_error
+from jaxcompress.distributed.watchdog import Watchdog
 from jaxcompress.distributed.worker_key import worker_key
 from jaxcompress.feedback.control_variate import control_variate
 from jaxcompress.feedback.ef21 import ef21, ef21_sgdm

@@ -97,6 +97,11 @@ def joined_processes() -> int:
     return distributed.global_state.num_processes or 1
 
 
+def process_index() -> int:
+    """The index of this process among those that have joined; starts no device."""
+    return distributed.global_state.process_id or 0
+
+
 def coordination_client() -> Any:
     """The client of JAX's coordination service, a table of texts for all processes; else None."""
     return distributed.global_state.client

@@ -55,7 +55,9 @@ def syntax_tree(line: str) -> ast.expr:
             f"this cannot be read: {str(error) or 'too deeply nested'}", line, 1
         ) from None
     if (depth := _depth(tree)) > DEEPEST:
-        raise ExpressionError(f"calls are {depth} deep, and at most {DEEPEST} are read", line, 1)
+        raise ExpressionError(
+            f"the text is nested {depth} levels deep, and at most {DEEPEST} are read", line, 1
+        )
     return tree
 
 

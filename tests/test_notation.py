@@ -189,10 +189,10 @@ def test_what_is_no_expression_is_refused_at_its_place(text, column, words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("memory(" * 70 + "plain()" + ")" * 70, "calls are 7"),
+        ("memory(" * 70 + "plain()" + ")" * 70, "nested 7"),
         ("route({'" + "a" * 10**7 + "': plain()}, 1)", "at most 100,000 are read"),
         ("sparse(" + "9" * 5000 + ")", "Exceeds the limit"),
-        ("route([" + "[" * 100 + "]" * 100 + "], 1)", "calls are 10"),
+        ("route([" + "[" * 100 + "]" * 100 + "], 1)", "nested 10"),
         ("sparse(9**9**9)", "expected a constructor's call"),
         ("plain().init.__globals__", "expected a constructor's call"),
         ("__import__('os').system('id')", "only a constructor's plain name"),

@@ -86,12 +86,14 @@ class Checkpoints:
         try:
             with quiet_logs():
                 self._manager.save(step, args=arguments, force=True)  # asks nobody else
-            if is_main_process():
-                write_checksums(self._folder / str(step))
+            # No process goes on, or ends, before the checkpoint is complete.
+            with raise_on_all_processes():
+                if is_main_process():
+                    write_checksums(self._folder / str(step))
             for old in sorted(self._manager.all_steps())[: -self._keep]:
                 self._manager.delete(old)
         except Exception as error:
-            if jaxcompress.is_connection_error(error):
+            if jaxcompress.is_connection_error(error) or isinstance(error, InputError):
                 raise
             # Orbax and its storage have errors of many types for a full disk or a missing folder.
             raise InputError(

@@ -69,8 +69,8 @@ RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
     "keep_checkpoints": ("at least 1", lambda c: c.keep_checkpoints >= 1),
     "workdir": ("a folder, or omitted", lambda c: c.workdir != ""),
     "verify_every_steps": ("at least 1", lambda c: c.verify_every_steps >= 1),
-    "step_timeout": ("at least 10 and finite", lambda c: 10 <= c.step_timeout < math.inf),
-    "join_timeout": ("at least 1", lambda c: c.join_timeout >= 1),
+    "step_timeout": ("from 10 to 1,000,000", lambda c: 10 <= c.step_timeout <= 10**6),
+    "join_timeout": ("from 1 to 1,000,000", lambda c: 1 <= c.join_timeout <= 10**6),
     "min_workers": ("at least 1", lambda c: _is_count(c.min_workers)),
     "rejoin_seconds": ("above 0 and finite", lambda c: 0 < c.rejoin_seconds < math.inf),
     "num_processes": ("at least 1", lambda c: _is_count(c.num_processes)),
@@ -97,6 +97,10 @@ def check_config(config: Config) -> None:
         )
     if config.supervise:
         check_supervise(config)
+    elif config.min_workers is not None:
+        raise InputError(
+            f"min_workers={config.min_workers} is for supervise. Give --supervise, or omit it."
+        )
     else:
         check_processes(config)
     if config.vmap:

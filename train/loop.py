@@ -1,5 +1,6 @@
 """A whole run, from top to bottom: processes, data, model, optimizer, step, loop."""
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -31,6 +32,8 @@ from train.signals import InterruptedRunError, ReceivedSignal, record_signals
 from train.startup import has_choices, is_dense, prepare_run
 from train.step_plan import make_step_plan
 from train.task import Evaluation, make_loss
+
+STEPS_AHEAD = 2
 
 
 def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summary:
@@ -151,7 +154,11 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         received = at_exit.enter_context(record_signals(earlier_signal))
         started = logged_at = time.monotonic()
         logged_step, tested = progress.step, {}
+        under_way: collections.deque[dict[str, jax.Array]] = collections.deque()
         for step in range(progress.step + 1, plan.total + 1):
+            # The host is two steps ahead, so that the watchdog sees a step that does not end.
+            if len(under_way) == STEPS_AHEAD:
+                jax.block_until_ready(under_way.popleft())
             watchdog.step(step)
             # The host makes the next batch while the devices take this step.
             batch = jaxcompress.shard_batch(next(batches), mesh, rows)
@@ -159,6 +166,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
             state = TrainState(*arrays)
             if step == plan.total and end_period is not None:
                 state = end_period(state)
+            under_way.append(metrics)
             history.add(metrics)
             reporter.advance()
             if plan.is_due(step, plan.log_every):

@@ -74,11 +74,12 @@ def record_signals(earlier: ReceivedSignal | None = None) -> Iterator[ReceivedSi
     was started to ignore stays ignored: a shell starts background jobs so, for Ctrl-C.
     """
     received = earlier or ReceivedSignal()
+    several = jax.process_count() > 1
+    if several and received.signal_number is not None:
+        signal.raise_signal(signal.SIGTERM)
     if threading.current_thread() is not threading.main_thread():
         yield received
         return
-
-    several = jax.process_count() > 1
 
     def record(number: int, _frame) -> None:
         received.signal_number = number

@@ -19,6 +19,7 @@ from pathlib import Path
 from train.checkpoint import newest_complete_step
 from train.config import Config
 from train.errors import EXIT_CODE_BAD_INPUT, EXIT_CODE_DIVERGED, EXIT_CODE_FAULT
+from train.signals import SIGNALS
 
 # After the first process of a generation has ended, the others end by themselves within seconds.
 GRACE_SECONDS = 30.0
@@ -31,7 +32,7 @@ _POLL_SECONDS = 0.05
 class Ended:
     """How a generation has ended."""
 
-    code: int  # of the process that ended first; negative for a signal
+    code: int  # of the process for which it ended; negative for a signal
     rank: int  # of that process
     lost: int  # processes that a signal has ended, or that had to be killed
     seconds: float  # that it ran
@@ -47,6 +48,7 @@ class StopRequest:
     """Ctrl-C or SIGTERM that this process has received; None until then."""
 
     signal_number: int | None = None
+    count = 0
 
 
 def supervise(config: Config, arguments: Sequence[str]) -> int:
@@ -63,7 +65,10 @@ def supervise(config: Config, arguments: Sequence[str]) -> int:
             start = "from the start" if before is None else f"from step {before}"
             say(f"generation {generation}: {processes} processes, {start}")
             rejoin = config.rejoin_seconds if processes < config.num_processes else None
-            ended = run_generation(command_lines(config, arguments, processes), rejoin, request)
+            commands = command_lines(config, arguments, processes)
+            # A process that hangs is found by its own watchdog first.
+            patience = config.step_timeout + GRACE_SECONDS
+            ended = run_generation(commands, rejoin, request, patience)
             if ended.code == 0:
                 return 0
             if request.signal_number is not None:
@@ -89,7 +94,8 @@ def next_processes(config: Config, before: int, lost: int) -> int:
     for processes in range(before - lost, 0, -1):
         workers = processes * each
         parts = workers * config.fsdp * config.micro_batches
-        if workers >= config.min_workers and config.batch_size % parts == 0:
+        fits = config.batch_size % parts == 0 and workers % (config.nodes or 1) == 0
+        if workers >= config.min_workers and fits:
             return processes
     return config.num_processes  # to wait for the lost ones is all that is left
 
@@ -104,43 +110,73 @@ def command_lines(config: Config, arguments: Sequence[str], processes: int) -> l
     """One command for each process; options given last override those before."""
     workers = processes * workers_of_process(config)
     address = f"127.0.0.1:{free_port()}"
-    cluster = ["--no-supervise", "--coordinator", address, "--num-processes", str(processes)]
+    cluster = [
+        "--no-supervise",
+        "--min-workers",
+        "None",
+        "--coordinator",
+        address,
+        "--num-processes",
+        str(processes),
+    ]
     common = [sys.executable, "-m", "train", *arguments, *cluster, "--workers", str(workers)]
     return [[*common, "--process-id", str(rank)] for rank in range(processes)]
 
 
 def run_generation(
-    commands: Sequence[Sequence[str]], rejoin_seconds: float | None, request: StopRequest
+    commands: Sequence[Sequence[str]],
+    rejoin_seconds: float | None,
+    request: StopRequest,
+    patience: float,
 ) -> Ended:
     """Runs these processes until all have ended.
 
     After `rejoin_seconds`, or when this process is asked to stop, they are told to save and end.
+    Those that have not after `patience` seconds are killed, and at once at a second request.
     """
     began = time.monotonic()
-    running = dict(enumerate(subprocess.Popen(command) for command in commands))
-    first: tuple[int, int] | None = None
-    told, first_at, lost = False, 0.0, 0
-    while running:
-        time.sleep(_POLL_SECONDS)
-        now = time.monotonic()
-        due = rejoin_seconds is not None and now - began > rejoin_seconds
-        if not told and (due or request.signal_number is not None):
-            told = True
-            for process in running.values():
-                process.terminate()
-        if first is not None and now - first_at > GRACE_SECONDS:
-            for process in running.values():
-                process.kill()
-        for rank, process in list(running.items()):
-            if (code := process.poll()) is None:
-                continue
-            del running[rank]
-            # When process 0 is lost, JAX aborts the others.
-            lost += code < 0 and code != -signal.SIGABRT
-            if first is None or (first[1] == 0 and code != 0):
-                first, first_at = (rank, code), now
-    assert first is not None
-    return Ended(first[1], first[0], lost, time.monotonic() - began)
+    running: dict[int, subprocess.Popen] = {}
+    codes: dict[int, int] = {}  # in the order in which they end
+    told_at, first_at = None, None
+    try:
+        for rank, command in enumerate(commands):
+            running[rank] = subprocess.Popen(command)
+        while running:
+            time.sleep(_POLL_SECONDS)
+            now = time.monotonic()
+            due = rejoin_seconds is not None and now - began > rejoin_seconds
+            if told_at is None and (due or request.signal_number is not None):
+                told_at = now
+                for process in running.values():
+                    process.terminate()
+            in_vain = told_at is not None and now - told_at > patience
+            alone = first_at is not None and now - first_at > GRACE_SECONDS
+            if in_vain or alone or request.count > 1:
+                for process in running.values():
+                    process.kill()
+            for rank, process in list(running.items()):
+                if (code := process.poll()) is not None:
+                    codes[rank] = code
+                    first_at = first_at or now
+                    del running[rank]
+    finally:
+        for process in running.values():
+            process.kill()
+    rank = cause(codes)
+    # When process 0 is lost, JAX aborts the others.
+    lost = sum(code < 0 and code != -signal.SIGABRT for code in codes.values())
+    return Ended(codes[rank], rank, lost, time.monotonic() - began)
+
+
+def cause(codes: dict[int, int]) -> int:
+    """The process for which a generation has ended; `codes` are in the order of their ends.
+
+    Bad input and a bug count before what they cause in other processes: process 0 ends last.
+    """
+    own = [
+        rank for rank, code in codes.items() if code in (EXIT_CODE_BAD_INPUT, EXIT_CODE_DIVERGED)
+    ]
+    return next(iter([*own, *(rank for rank, code in codes.items() if code), *codes]))
 
 
 @contextlib.contextmanager
@@ -150,8 +186,13 @@ def stop_requests() -> Iterator[StopRequest]:
 
     def record(number: int, _frame) -> None:
         request.signal_number = number
+        request.count += 1
 
-    previous = {each: signal.signal(each, record) for each in (signal.SIGINT, signal.SIGTERM)}
+    previous = {
+        each: signal.signal(each, record)
+        for each in SIGNALS
+        if signal.getsignal(each) is not signal.SIG_IGN
+    }
     try:
         yield request
     finally:

@@ -248,7 +248,7 @@ def _check_processes(
             f"process_id counts from 0 to num_processes - 1; got {process_id} of {num_processes}."
         )
     host, _, port = coordinator.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdigit() or not 0 < int(port) < 2**16:
         raise ValueError(
             f"coordinator is HOST:PORT of process 0, as in 10.0.0.1:1234; got {coordinator!r}."
         )

@@ -20,7 +20,7 @@ from jaxcompress.distributed.replicas import assert_replicas_equal
 from jaxcompress.distributed.shard_checks import check_placed
 from jaxcompress.distributed.shards import parameter_specs
 from jaxcompress.distributed.specs import state_shardings
-from jaxcompress.distributed.virtual import AnyMesh, sharding
+from jaxcompress.distributed.virtual import AnyMesh, VirtualMesh, sharding
 from jaxcompress.ops.trees import path_text
 
 
@@ -109,7 +109,7 @@ def init_state(
     check_one_momentum(shapes)
     shardings = state_shardings(shapes, params, mesh, axis_name, memory_kind)
     check_placed(params, parameter_specs(shapes))
-    if jax.process_count() > 1 and not _is_traced(params):
+    if _has_several_processes(mesh) and not _is_traced(params):
         assert_equal_across_processes({})
         assert_replicas_equal(params, mesh)
 
@@ -171,6 +171,10 @@ def map_per_worker(function: Callable, state: Any) -> Any:
         state,
         is_leaf=_is_per_worker,
     )
+
+
+def _has_several_processes(mesh: AnyMesh) -> bool:
+    return not isinstance(mesh, VirtualMesh) and mesh.is_multi_process
 
 
 def _is_traced(tree: Any) -> bool:

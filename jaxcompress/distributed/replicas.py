@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
-from jax.sharding import NamedSharding
 
 from jaxcompress.base import PerWorker
 from jaxcompress.distributed.virtual import AnyMesh, VirtualMesh
@@ -47,17 +46,17 @@ def assert_replicas_equal(tree: Any, mesh: AnyMesh) -> None:
     shared = jax.tree.map(
         lambda node: None if _is_per_worker(node) else node, tree, is_leaf=_is_per_worker
     )
-    arrays = {path_text(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(shared)}
+    arrays = jax.tree_util.tree_leaves_with_path(shared)
     if not arrays:
         return
-    checksums = _checksums(list(arrays.values()), mesh)
-    for (name, x), of_devices in zip(arrays.items(), checksums, strict=True):
+    checksums = _checksums([x for _, x in arrays], mesh)
+    for (path, x), of_devices in zip(arrays, checksums, strict=True):
         if differing := _differing(_shards(x, mesh), of_devices.tolist()):
             names = ", ".join(_name(mesh, place) for place in differing)
             raise ValueError(
-                f"workers must hold the same {name!r}, bit for bit, and {names} does not hold what"
-                " most others do. Start all with one seed, or from one checkpoint, on processors of"
-                " one kind."
+                f"workers must hold the same {path_text(path)!r}, bit for bit; {names} differs from"
+                " the others. Start all with one seed, or from one checkpoint, on processors of one"
+                " kind."
             )
 
 
@@ -120,9 +119,8 @@ def _name(mesh: jax.sharding.Mesh, place: int) -> str:
 
 
 def _is_on(mesh: jax.sharding.Mesh, x: Any) -> bool:
-    """Whether the devices of `mesh` hold `x`."""
-    sharding = getattr(x, "sharding", None)
-    return isinstance(sharding, NamedSharding) and sharding.mesh == mesh
+    """Whether the devices of `mesh` hold `x`, on this mesh or on another of the same devices."""
+    return isinstance(x, jax.Array) and x.sharding.device_set == set(mesh.devices.flat)
 
 
 def _is_per_worker(node: Any) -> bool:

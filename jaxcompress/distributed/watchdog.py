@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import itertools
 import json
 import os
 import sys
@@ -10,9 +11,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-import jax
-
-from jaxcompress._compat import coordination_client
+from jaxcompress._compat import coordination_client, joined_processes, process_index
+from jaxcompress.distributed.process_errors import exit_at_once, first_line, is_connection_error
 from jaxcompress.ops.argument_checks import is_number, shown
 
 _FOLDER = "jaxcompress/watchdog"
@@ -20,8 +20,7 @@ _BEAT_SECONDS = 1.0
 # A process whose beats stop for so long has ended, if a collective with it has failed too.
 _SILENT_SECONDS = 5.0
 _LEFT = "left"
-# At the start of the errors of XLA's collectives, of its coordination service and its barriers.
-_CONNECTION_SIGNS = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "Barrier")
+_blocks = itertools.count()
 
 
 class _Row(NamedTuple):
@@ -44,13 +43,18 @@ class Watchdog:
     - within seconds if a collective fails and a process is silent,
     - after `step_timeout` seconds in which a process is silent, or in which no step begins.
 
+    All processes enter it at the same point, after `initialize_processes`. JAX runs steps after it
+    has returned from them, so a program waits for a result of an earlier step before it calls
+    `step`: otherwise it waits for many steps at once, somewhere else.
+
     Processes that go on after a pause, such as SIGSTOP or a cut link, go on together. Process 0
     leaves last, since JAX aborts all others when it ends; it names no process when process 0 is
     killed. With one process, the watchdog does nothing.
 
     Args:
-      step_timeout: Seconds, above 0. Longer than the longest step, and the longest pause that is to
-        be survived; shorter than `heartbeat_timeout` of `initialize_processes`.
+      step_timeout: Seconds, above 0. Longer than all steps together that may be under way, and than
+        the longest pause that is to be survived; shorter than `heartbeat_timeout` of
+        `initialize_processes`.
       advice: Gives what is printed after the reason, such as how to go on.
 
     Raises:
@@ -71,39 +75,45 @@ class Watchdog:
                 f" {shown(step_timeout)}."
             )
         self._timeout, self._advice = step_timeout, advice
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> "Watchdog":
         self._client = coordination_client()
+        self._threads = []
+        if self._client is None or joined_processes() == 1:
+            return self
+        self._rank = process_index()
+        # All processes enter the same blocks, in one order; each has rows of its own.
+        self._folder = f"{_FOLDER}/{next(_blocks)}"
         self._closed, self._ending = threading.Event(), threading.Lock()
         self._leaving = threading.Event()  # the main thread ends this process
         self._beat, self._step, self._end = 0, -1, None
-        self._rows: dict[int, _Row] = {}  # of the other processes
-        self._threads: list[threading.Thread] = []
         now = time.monotonic()
+        others = [rank for rank in range(joined_processes()) if rank != self._rank]
         # When the service last answered, when the main thread last began a step (None while that
         # may take long), when each other process was last heard, and when it said that it leaves.
         self._answered_at, self._moved_at = now, None
-        self._heard_at: dict[int, float] = {}
+        self._heard_at = dict.fromkeys(others, now)
         self._left_at: dict[int, float] = {}
-
-    def __enter__(self) -> "Watchdog":
-        if self._client is not None and jax.process_count() > 1:
-            self._rank = jax.process_index()
-            self._answered_at = time.monotonic()
-            for loop in (self._exchange_beats, self._watch):
-                thread = threading.Thread(target=loop, daemon=True, name=f"watchdog {loop}")
-                thread.start()
-                self._threads.append(thread)
+        self._rows = {rank: _Row(0, -1, None) for rank in others}
+        for loop in (self._exchange_beats, self._watch):
+            thread = threading.Thread(target=loop, daemon=True, name="watchdog")
+            thread.start()
+            self._threads.append(thread)
         return self
 
     def __exit__(self, kind, error: BaseException | None, traceback) -> None:
         if not self._threads:
             return
-        if error is not None and is_connection_error(error) and (reason := self._lost()):
-            self._leave(reason)
+        if error is not None and is_connection_error(error):
+            self._leave(self._lost() or f"a collective has failed: {first_line(error)}")
         self._leaving.set()
-        self._end = _LEFT if error is None else f"failed: {_first_line(error)}"
+        if isinstance(error, SystemExit) and not error.code:
+            error = None
+        self._end = _LEFT if error is None else f"failed: {first_line(error)}"
         self._tell()
         if error is not None:
-            atexit.register(_exit_after_traceback)
+            atexit.register(exit_at_once, error)
             if self._rank == 0:
                 self._wait_for_others()
         self._closed.set()
@@ -112,7 +122,8 @@ class Watchdog:
 
     def step(self, step: int) -> None:
         """Says that the main thread has reached this step; the next is due in `step_timeout`."""
-        self._step, self._moved_at = step, time.monotonic()
+        if self._threads:
+            self._step, self._moved_at = step, time.monotonic()
 
     def pause(self) -> None:
         """Says that the next step may take longer, as for a checkpoint or an evaluation."""
@@ -128,8 +139,8 @@ class Watchdog:
     def _exchange(self) -> None:
         self._beat += 1
         row = json.dumps(_Row(self._beat, self._step, self._end))
-        self._client.key_value_set(f"{_FOLDER}/{self._rank}", row, allow_overwrite=True)
-        for name, text in self._client.key_value_dir_get(_FOLDER):
+        self._client.key_value_set(f"{self._folder}/{self._rank}", row, allow_overwrite=True)
+        for name, text in self._client.key_value_dir_get(self._folder):
             rank, found = int(name.rpartition("/")[2]), _Row(*json.loads(text))
             if rank != self._rank and found != self._rows.get(rank):
                 self._rows[rank], self._heard_at[rank] = found, time.monotonic()
@@ -203,6 +214,7 @@ class Watchdog:
     def _leave(self, reason: str) -> NoReturn:
         with self._ending:  # once, whichever thread comes first
             line = f"error: {reason.rstrip('.')}. {self._advice()}".strip()
+            sys.stdout.flush()
             print(line, file=sys.stderr, flush=True)
             self._end = f"lost: {reason}"
             self._tell()
@@ -232,20 +244,3 @@ class Watchdog:
             ):
                 return
             time.sleep(_BEAT_SECONDS / 4)
-
-
-def _exit_after_traceback() -> None:
-    """Ends a program that nothing has saved, where JAX would wait at exit for the others."""
-    if getattr(sys, "last_value", None) is not None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(1)
-
-
-def is_connection_error(error: BaseException) -> bool:
-    """Whether `error` says that another process could not be reached, and not a bug of this one."""
-    return any(sign in str(error)[:200] for sign in _CONNECTION_SIGNS)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0][:200] or type(error).__name__

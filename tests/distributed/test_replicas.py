@@ -42,8 +42,26 @@ def test_one_flipped_bit_of_one_worker_is_found_and_the_worker_is_named(bit):
         return bits.view(np.float32)
 
     flipped = copies(mesh, P(), (3, 7), of_device)
-    with pytest.raises(ValueError, match=r"the same 'a/b', .* and worker 5 \(process 0\) does not"):
+    with pytest.raises(ValueError, match=r"the same 'a/b', .*; worker 5 \(process 0\) differs"):
         assert_replicas_equal({"a": {"b": flipped}}, mesh)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: -x,
+        lambda x: 2 * x,
+        lambda x: x * np.where(np.arange(x.size).reshape(x.shape) < 2, -1, 1),
+        lambda x: x[::-1],
+        lambda x: x + 0.1,
+    ],
+    ids=["all signs", "twice", "two signs", "reversed", "shifted"],
+)
+def test_copies_that_differ_in_many_entries_are_found(change):
+    mesh, values = data_mesh(), np.random.default_rng(0).normal(size=(256, 64)).astype(np.float32)
+    other = copies(mesh, P(), values.shape, lambda place: change(values) if place == 1 else values)
+    with pytest.raises(ValueError, match=r"worker 1 \(process 0\) differs from the others"):
+        assert_replicas_equal({"x": other}, mesh)
 
 
 def test_copies_of_the_same_shard_are_compared():
@@ -68,7 +86,7 @@ def test_arrays_of_each_dtype_are_compared(dtype):
     same = copies(mesh, P(), (2, 3), lambda place: of_device(0))
     assert_replicas_equal(same, mesh)
     if dtype != "bool":
-        with pytest.raises(ValueError, match=r"worker 2 \(process 0\) does not"):
+        with pytest.raises(ValueError, match=r"worker 2 \(process 0\) differs"):
             assert_replicas_equal(copies(mesh, P(), (2, 3), of_device), mesh)
 
 
@@ -101,7 +119,7 @@ def test_parameters_that_each_process_made_with_its_own_seed_are_refused():
     for line in found[0][:2]:
         assert line == "equal"
     for line in found[0][2:]:
-        assert line.startswith("workers must hold the same 'kernel', bit for bit, and worker 1")
+        assert line.startswith("workers must hold the same 'kernel', bit for bit; worker 1")
 
 
 SETTINGS = {

@@ -25,6 +25,8 @@ def test_lost_processes_are_left_out_only_if_the_config_allows_it():
     assert next_processes(fewer, 3, lost=1) == 2
     # One process would have 2 workers, fewer than 4: all are tried again.
     assert next_processes(fewer, 2, lost=1) == 4
+    # 3 processes would have 6 workers, of which no 4 nodes can have equal parts.
+    assert next_processes(dataclasses.replace(fewer, nodes=4), 4, lost=1) == 2
     # 3 processes would have 6 workers, and 128 rows do not divide by 6.
     assert next_processes(dataclasses.replace(fewer, batch_size=128), 4, lost=1) == 2
 
@@ -42,20 +44,35 @@ def test_the_first_that_ends_badly_is_the_cause(monkeypatch):
     monkeypatch.setattr(supervisor, "GRACE_SECONDS", 0.5)
     killed = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     ended = run_generation(
-        [program("import time; time.sleep(100)"), program(killed)], None, StopRequest()
+        [program("import time; time.sleep(100)"), program(killed)], None, StopRequest(), 100.0
     )
     # The other one did not end by itself, so it was killed, and is lost too.
     assert (ended.code, ended.rank, ended.lost) == (-signal.SIGKILL, 1, 2)
     assert str(ended).startswith("process 1 was ended by SIGKILL after ")
 
 
+def test_bad_input_of_one_process_counts_before_what_it_causes():
+    assert supervisor.cause({1: 75, 0: 2}) == 0
+    assert supervisor.cause({2: -9, 1: 75, 0: 75}) == 2
+    assert supervisor.cause({1: 0, 0: -9}) == 0
+    assert supervisor.cause({1: 0, 0: 0}) == 1
+
+
+def test_processes_that_ignore_their_end_are_killed():
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(100)"
+    request = StopRequest()
+    request.signal_number, request.count = signal.SIGTERM, 1
+    ended = run_generation([program(deaf)], None, request, 1.5)
+    assert ended.code == -signal.SIGKILL or ended.code == -signal.SIGTERM
+
+
 def test_a_generation_ends_well_when_all_processes_do():
-    ended = run_generation([program("pass"), program("pass")], None, StopRequest())
+    ended = run_generation([program("pass"), program("pass")], None, StopRequest(), 100.0)
     assert (ended.code, ended.lost) == (0, 0)
 
 
 def test_processes_are_told_to_end_when_it_is_time_to_try_all_again():
-    ended = run_generation([program("import time; time.sleep(100)")], 0.2, StopRequest())
+    ended = run_generation([program("import time; time.sleep(100)")], 0.2, StopRequest(), 100.0)
     assert ended.code == -signal.SIGTERM
 
 

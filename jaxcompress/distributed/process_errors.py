@@ -1,0 +1,31 @@
+"""Errors of a process that others wait for: what they mean, and how they end it."""
+
+import os
+import signal
+import sys
+
+# At the start of the errors of XLA's collectives, of its coordination service and its barriers.
+_CONNECTION_SIGNS = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "Barrier")
+
+
+def exit_at_once(error: BaseException) -> None:
+    """Ends a program by the error that nothing has caught; JAX would wait at exit for the others.
+
+    Python has printed it by then.
+    """
+    if error is getattr(sys, "last_value", None) or isinstance(error, SystemExit):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        code = error.code if isinstance(error, SystemExit) else 1
+        code = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else code
+        os._exit(code if isinstance(code, int) else 1)
+
+
+def is_connection_error(error: BaseException) -> bool:
+    """Whether `error` says that another process could not be reached, and not a bug of this one."""
+    return any(sign in str(error)[:200] for sign in _CONNECTION_SIGNS)
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line."""
+    return str(error).partition("\n")[0][:200] or type(error).__name__
