@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
+import jaxcompress
 from train.config import load_config
 from train.config_rules import check_config
 from train.errors import (
@@ -53,7 +54,11 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("stopped before the first step", file=sys.stderr)
         return 128 + signal.SIGINT
-    except Exception:
+    except Exception as error:
+        if jaxcompress.is_connection_error(error):
+            # All processes live, and yet one could not reach another.
+            print(f"error: a collective has failed: {str(error)[:150]}", file=sys.stderr)
+            return EXIT_CODE_FAULT
         traceback.print_exc()
         return EXIT_CODE_BUG
     if is_main_process():

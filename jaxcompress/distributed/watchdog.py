@@ -105,8 +105,8 @@ class Watchdog:
     def __exit__(self, kind, error: BaseException | None, traceback) -> None:
         if not self._threads:
             return
-        if error is not None and is_connection_error(error):
-            self._leave(self._lost() or f"a collective has failed: {first_line(error)}")
+        if error is not None and is_connection_error(error) and (reason := self._lost()):
+            self._leave(reason)
         self._leaving.set()
         if isinstance(error, SystemExit) and not error.code:
             error = None

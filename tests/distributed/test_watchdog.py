@@ -84,3 +84,38 @@ def test_step_timeout_is_a_time(step_timeout):
 def test_connection_errors_are_told_from_others():
     assert is_connection_error(ValueError("UNKNOWN: Gloo all-reduce failed: Connection closed"))
     assert not is_connection_error(ValueError("shapes (3,) and (4,) do not fit"))
+
+
+BLOCKS = """
+import sys, time
+for block in range(2):
+    with jaxcompress.Watchdog(20) as watchdog:
+        watchdog.step(0)
+        # A process that is late for a block is not mistaken for the one that has left the last.
+        time.sleep(1 + 3 * (jax.process_index() == block))
+        if block == 1 and jax.process_index() == 1:
+            sys.exit(0)  # a good end
+        time.sleep(2)
+print("finished")
+"""
+
+
+def test_blocks_are_told_apart_and_a_good_end_harms_nobody():
+    port = free_port()
+    results = run_together([joined(BLOCKS, i, 2, port) for i in range(2)])
+    assert [each.returncode for each in results] == [0, 0]
+    assert "finished" in results[0].stdout
+
+
+def test_end_with_a_code_of_its_own_does_not_wait_for_the_others():
+    port = free_port()
+    body = """
+import sys, time
+with jaxcompress.Watchdog(20) as watchdog:
+    if jax.process_index() == 0:
+        sys.exit(3)
+    time.sleep(100)
+"""
+    found = run_together([joined(body, i, 2, port) for i in range(2)])
+    assert [each.returncode for each in found] == [3, 75]
+    assert found[1].stderr.strip().splitlines()[-1].startswith("error: process 0 has failed: 3.")

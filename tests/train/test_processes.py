@@ -15,8 +15,9 @@ from train_helpers import (
 )
 
 from benchmarks.faults.saved import saved_arrays
+from train.__main__ import main
 from train.config import Config
-from train.errors import InputError
+from train.errors import EXIT_CODE_FAULT, InputError
 from train.loop import train as run_here
 from train.processes import raise_on_all_processes
 
@@ -154,3 +155,18 @@ def test_workdirs_that_are_not_shared_are_reported(tmp_path):
     assert (main.returncode, other.returncode) == (2, 2)
     assert "process 1 cannot go on" in main.stderr
     assert "is not the folder that process 0 writes" in other.stderr
+
+
+def test_collective_that_fails_while_all_processes_live_is_a_fault(monkeypatch, capsys):
+    def fail(*_):
+        raise ValueError("UNKNOWN: Gloo all-reduce failed: Connection reset by peer")
+
+    monkeypatch.setattr("train.__main__.train", fail)
+    assert main([]) == EXIT_CODE_FAULT
+    assert capsys.readouterr().err.startswith("error: a collective has failed: UNKNOWN: Gloo")
+
+
+def test_bug_keeps_its_traceback(monkeypatch, capsys):
+    monkeypatch.setattr("train.__main__.train", lambda *_: 1 / 0)
+    assert main([]) == 1
+    assert "ZeroDivisionError" in capsys.readouterr().err
