@@ -234,7 +234,10 @@ class Watchdog:
         thread.join(2 * _BEAT_SECONDS)
 
     def _wait_for_others(self) -> None:
-        """Waits until all others have left or ended, for some seconds at most."""
+        """Waits until all others have left or ended, for some seconds at most.
+
+        One that has said how it leaves gets the time to print it.
+        """
         until = time.monotonic() + 3 * _SILENT_SECONDS
         while time.monotonic() < until:
             now = time.monotonic()
@@ -242,5 +245,6 @@ class Watchdog:
                 row.end is None and now - self._heard_at[rank] < _SILENT_SECONDS
                 for rank, row in self._rows.copy().items()
             ):
+                time.sleep(_BEAT_SECONDS)
                 return
             time.sleep(_BEAT_SECONDS / 4)

@@ -1,5 +1,7 @@
 """Checkpoints: all state is restored, and damaged checkpoints are found, reported and kept."""
 
+import pickle
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -159,3 +161,17 @@ def test_setting_that_the_checkpoint_lacks_had_its_default(tmp_path, state):
     find_progress(tmp_path, checkpoints, saved_settings(Config(), "dense()", 4))
     with pytest.raises(InputError, match="masking was True, is now False"):
         find_progress(tmp_path, checkpoints, saved_settings(Config(masking=False), "dense()", 4))
+
+
+def test_nothing_is_unpickled_when_a_checkpoint_is_read(tmp_path, state, monkeypatch):
+    checkpoints = Checkpoints(tmp_path, keep=3)
+    checkpoints.save(10, state, {"settings": {}, "progress": {}})
+
+    def refuse(*_, **__):
+        raise AssertionError("unpickled")
+
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+    again = Checkpoints(tmp_path, keep=3)
+    assert again.read_record() == {"settings": {}, "progress": {}}
+    assert jax.tree.structure(again.restore(state)) == jax.tree.structure(state)
