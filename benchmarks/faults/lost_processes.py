@@ -52,7 +52,7 @@ def killed_one(folder: Path, rank: int) -> Found:
             line = cluster.last_line(other)
             require(ended[other].code == EXIT_CODE_FAULT, line)
             require(line.startswith(f"error: process {rank} has not been heard"), line)
-        return Found(f"others: “{line[:60]} …”", seconds, steps_lost(cluster))
+        return Found(f"others: “{line.partition('. ')[0]}”", seconds, steps_lost(cluster))
 
 
 def killed_all(folder: Path, kind: str, kills: int, seed: int) -> Found:
@@ -89,7 +89,9 @@ def stopped_for_ever(folder: Path, rank: int) -> Found:
             require(ended[other].code == EXIT_CODE_FAULT, line)
             require(line.startswith(f"error: process {rank} has not been heard"), line)
         seconds = max(each.seconds for each in ended.values())
-        return Found(f"with {' '.join(timeout)}: “{line[:52]} …”", seconds, steps_lost(cluster))
+        return Found(
+            f"with {' '.join(timeout)}: “{line.partition('. ')[0]}”", seconds, steps_lost(cluster)
+        )
 
 
 def stopped_for(folder: Path, seconds: float) -> Found:
