@@ -77,7 +77,7 @@ def measure(name: str) -> Row:
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         found = scenario.run(Path(folder))
     print(name, found, flush=True)
-    command = f"sudo .venv/bin/python -m benchmarks.faults --only {name}"
+    command = f"python -m benchmarks.faults --only '{name}'"
     return environment() | {
         "scenario": name,
         "fault": scenario.fault,
