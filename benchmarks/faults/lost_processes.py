@@ -59,19 +59,20 @@ def killed_all(folder: Path, kind: str, kills: int, seed: int) -> Found:
     """SIGKILL of both processes at random times, and the same command again, until it finishes."""
     options, draw = KEPT_STATES[kind], random.Random(seed)
     options = (*options, "--checkpoint-every-steps", "10")
-    reference(EPOCHS, 2, options)  # compiles, too
+    epochs = max(EPOCHS, 3 * kills)  # so that the run does not finish before the last of them
+    reference(epochs, 2, options)  # compiles, too
     lost = []
     for _ in range(kills):
-        with Cluster(folder, "--epochs", str(EPOCHS), *options) as cluster:
+        with Cluster(folder, "--epochs", str(epochs), *options) as cluster:
             began = newest_step(cluster.workdir)
-            cluster.wait_for_step(min(began + 5, EPOCHS * STEPS_PER_EPOCH))
+            cluster.wait_for_step(min(began + 5, epochs * STEPS_PER_EPOCH))
             time.sleep(draw.uniform(0.0, 1.0))  # a save takes a third of the time
             cluster.kill()
             lost.append(steps_lost(cluster))
-    with Cluster(folder, "--epochs", str(EPOCHS), *options) as cluster:
+    with Cluster(folder, "--epochs", str(epochs), *options) as cluster:
         ended = cluster.finish()
         require([each.code for each in ended.values()] == [0, 0], cluster.errors(0).read_text())
-    require_identical(cluster.workdir, EPOCHS, 2, *options)
+    require_identical(cluster.workdir, epochs, 2, *options)
     return Found(f"bit-identical end after {kills} kills", None, max(lost))
 
 
