@@ -163,8 +163,9 @@ def run_generation(
         for process in running.values():
             process.kill()
     rank = cause(codes)
-    # When process 0 is lost, JAX aborts the others.
-    lost = sum(code < 0 and code != -signal.SIGABRT for code in codes.values())
+    # None is lost that was told to end; and when process 0 is lost, JAX aborts the others.
+    by_signal = [code for code in codes.values() if code < 0 and code != -signal.SIGABRT]
+    lost = 0 if told_at is not None else len(by_signal)
     return Ended(codes[rank], rank, lost, time.monotonic() - began)
 
 

@@ -6,9 +6,15 @@ import time
 from pathlib import Path
 
 from benchmarks.faults.cluster import Cluster
-from benchmarks.faults.scenario import Found, Scenario, require, require_identical, steps_lost
+from benchmarks.faults.scenario import (
+    Found,
+    Scenario,
+    require,
+    require_identical,
+    require_named,
+    steps_lost,
+)
 from benchmarks.hosts.namespaces import Network, network
-from train.errors import EXIT_CODE_FAULT
 
 EPOCHS = 20
 SECONDS = 5.0
@@ -26,9 +32,7 @@ def cut_for_ever(folder: Path) -> Found:
             ended = cluster.wait(120.0)
             require(len(ended) == 2, "not all have ended")
             for rank in range(2):
-                line = cluster.last_line(rank)
-                require(ended[rank].code == EXIT_CODE_FAULT, line)
-                require(line.startswith(f"error: process {1 - rank} has not been heard"), line)
+                require_named(cluster, ended, rank, 1 - rank)
             seconds = max(each.seconds for each in ended.values())
             return Found(
                 f"with {' '.join(timeout)}: each names the other", seconds, steps_lost(cluster)

@@ -13,9 +13,9 @@ from benchmarks.faults.scenario import (
     reference,
     require,
     require_identical,
+    require_named,
     steps_lost,
 )
-from train.errors import EXIT_CODE_FAULT
 
 MANY_EPOCHS = ("--epochs", "1000", "--checkpoint-every-steps", "20")
 # Of each kind of memory and optimizer one.
@@ -49,9 +49,7 @@ def killed_one(folder: Path, rank: int) -> Found:
                 "others aborted by JAX, with its own message", seconds, steps_lost(cluster)
             )
         for other in others:
-            line = cluster.last_line(other)
-            require(ended[other].code == EXIT_CODE_FAULT, line)
-            require(line.startswith(f"error: process {rank} has not been heard"), line)
+            line = require_named(cluster, ended, other, rank)
         return Found(f"others: “{line.partition('. ')[0]}”", seconds, steps_lost(cluster))
 
 
@@ -86,9 +84,7 @@ def stopped_for_ever(folder: Path, rank: int) -> Found:
         ended = cluster.wait(60.0, others)
         require(len(ended) == 2, "the others did not end")
         for other in others:
-            line = cluster.last_line(other)
-            require(ended[other].code == EXIT_CODE_FAULT, line)
-            require(line.startswith(f"error: process {rank} has not been heard"), line)
+            line = require_named(cluster, ended, other, rank)
         seconds = max(each.seconds for each in ended.values())
         return Found(
             f"with {' '.join(timeout)}: “{line.partition('. ')[0]}”", seconds, steps_lost(cluster)

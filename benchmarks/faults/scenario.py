@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.faults.cluster import STEPS_PER_EPOCH, Cluster
+from benchmarks.faults.cluster import STEPS_PER_EPOCH, Cluster, Ended
 from benchmarks.faults.saved import differing_arrays
 from train.checkpoint import newest_complete_step
+from train.errors import EXIT_CODE_FAULT
 
 
 class Found(NamedTuple):
@@ -36,6 +37,14 @@ def require(holds: bool, otherwise: object) -> None:
     """Raises a `BrokenPromiseError` that says what was found, unless a promise holds."""
     if not holds:
         raise BrokenPromiseError(str(otherwise))
+
+
+def require_named(cluster: Cluster, ended: dict[int, Ended], rank: int, lost: int) -> str:
+    """The last line of process `rank`, which must end as a fault, and name the lost process."""
+    line = cluster.last_line(rank)
+    require(ended[rank].code == EXIT_CODE_FAULT, line)
+    require(line.startswith(f"error: process {lost} has not been heard"), line)
+    return line
 
 
 def steps_lost(cluster: Cluster) -> int:

@@ -73,7 +73,7 @@ def test_a_generation_ends_well_when_all_processes_do():
 
 def test_processes_are_told_to_end_when_it_is_time_to_try_all_again():
     ended = run_generation([program("import time; time.sleep(100)")], 0.2, StopRequest(), 100.0)
-    assert ended.code == -signal.SIGTERM
+    assert (ended.code, ended.lost) == (-signal.SIGTERM, 0)
 
 
 @pytest.mark.parametrize(("codes", "expected"), [([75] * 5, 75), ([2], 2), ([1], 1), ([75, 0], 0)])
