@@ -16,6 +16,7 @@ from train.checkpoint import Checkpoints, describe_newest
 from train.config import Config
 from train.console import Reporter, say_finished
 from train.data.batches import test_batches, train_batches
+from train.data.fingerprint import fingerprint
 from train.data.registry import load_dataset
 from train.errors import FaultError, user_input
 from train.levels import LinkRate, SentBytes, adaptive_states, counted_levels, first_rate
@@ -58,6 +59,8 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                 config.dataset, config.data_dir, config.context, config.evaluate_on
             )
             plan = make_step_plan(config, dataset)
+        with user_input():
+            jaxcompress.assert_equal_across_processes({"data": fingerprint(dataset)})
         batches = train_batches(dataset, config.batch_size, config.seed, *process)
         example = next(train_batches(dataset, config.batch_size, config.seed, *process))
 

@@ -119,7 +119,15 @@ def command_lines(config: Config, arguments: Sequence[str], processes: int) -> l
         "--num-processes",
         str(processes),
     ]
-    common = [sys.executable, "-m", "train", *arguments, *cluster, "--workers", str(workers)]
+    common = [
+        sys.executable,
+        "-m",
+        "train.supervised",
+        *arguments,
+        *cluster,
+        "--workers",
+        str(workers),
+    ]
     return [[*common, "--process-id", str(rank)] for rank in range(processes)]
 
 

@@ -1,6 +1,6 @@
 """What do faults of processes, links, disks and memories cost a run?
 
-    sudo .venv/bin/python -m benchmarks.faults                       every scenario: 20 minutes
+    sudo .venv/bin/python -m benchmarks.faults                       every scenario: 50 minutes
     sudo .venv/bin/python -m benchmarks.faults --only killed_1       some; other rows stay
     python -m benchmarks.faults --no-measure                         the table of the file
 

@@ -130,12 +130,15 @@ class Cluster:
         """Says that the fault happens, or has happened before the start."""
         self.fault_at = time.monotonic()
 
+    def children(self) -> list[int]:
+        """The processes that process 0, a supervisor, has started."""
+        parent = self._running[0].pid
+        return [int(x) for x in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+
     def signal_child(self, number: int, place: int) -> None:
         """Sends a signal to a process that process 0, a supervisor, has started."""
-        parent = self._running[0].pid
-        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
         self.fault_at = time.monotonic()
-        os.kill(int(children[place]), number)
+        os.kill(self.children()[place], number)
 
     def wait_for_line(self, begin: str, seconds: float, count: int = 1) -> tuple[float, str]:
         """Waits until process 0 has written so many lines that begin so: how long, and the last."""

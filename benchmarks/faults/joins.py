@@ -41,6 +41,29 @@ import os
 os._exit(code)
 """
 
+# Runs `python -m train`, in process 1 after a change.
+CHANGED = """
+import os, sys
+from train.__main__ import main
+
+if sys.argv[sys.argv.index("--process-id") + 1] == "1":
+    {change}
+code = main(sys.argv[1:])
+sys.stderr.flush()
+os._exit(code)
+"""
+OTHER_DATA = """
+    import train.data.registry as registry
+    digits = registry.digits()
+    digits.train.images[::2] += 1
+    registry.DATASETS["digits"] = lambda *arguments: digits
+"""
+OTHER_VERSION = """
+    import importlib.metadata
+    version = importlib.metadata.version
+    importlib.metadata.version = lambda name: "0.0.1" if name == "optax" else version(name)
+"""
+
 
 def other_option(folder: Path, option: tuple[str, str]) -> Found:
     """Process 1 is started with another setting than process 0."""
@@ -55,6 +78,12 @@ def other_environment(folder: Path, name: str, value: str, shown: str) -> Found:
         ),
         shown,
     )
+
+
+def other_program(folder: Path, change: str, shown: str) -> Found:
+    """Process 1 reads other data, or has another version of a package, than process 0."""
+    program = ("-c", CHANGED.format(change=change.strip()))
+    return refused(Cluster(folder, "--epochs", "9", program=program), shown)
 
 
 def refused(processes: Cluster, name: str) -> Found:
@@ -119,6 +148,17 @@ SCENARIOS = {
             ("JAX_DEFAULT_PRNG_IMPL", "rbg", "jax_default_prng_impl"),
             ("JAX_THREEFRY_PARTITIONABLE", "0", "jax_threefry_partitionable"),
             ("XLA_FLAGS", "--xla_cpu_max_isa=SSE4_2", "XLA_FLAGS"),
+        )
+    },
+    **{
+        f"other_{name.replace(' ', '_')}": Scenario(
+            f"process 1 with other {name}",
+            "refused before the first step",
+            functools.partial(other_program, change=change, shown=shown),
+        )
+        for name, change, shown in (
+            ("data", OTHER_DATA, "data differs"),
+            ("version of optax", OTHER_VERSION, "version of optax"),
         )
     },
     "flipped_bit": Scenario(

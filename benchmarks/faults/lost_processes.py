@@ -18,16 +18,27 @@ from benchmarks.faults.scenario import (
 )
 
 MANY_EPOCHS = ("--epochs", "1000", "--checkpoint-every-steps", "20")
-# Of each kind of memory and optimizer one.
+ADAM_RATE = ("--learning-rate", "0.003")
+# Every kind of memory, and every optimizer; those without a memory send dense gradients.
 KEPT_STATES = {
     "top_k": (),
     "power_sgd": ("--compressor", "error_feedback(power_sgd(2))"),
     "two_phase(sign)": ("--compressor", "error_feedback(two_phase(sign()))"),
     "int8 memory": ("--compressor", "error_feedback(top_k(0.01), dtype='int8')"),
-    "dgc": ("--compressor", "top_k(0.01)", "--optimizer", "dgc"),
+    "bfloat16 memory": ("--compressor", "error_feedback(top_k(0.01), dtype='bfloat16')"),
+    "ef21": ("--compressor", "ef21(top_k(0.1))"),
+    "ef21_sgdm": ("--compressor", "ef21_sgdm(top_k(0.1))"),
+    "control_variate": ("--compressor", "control_variate(random_k(0.1, rescale=True), 0.1)"),
+    "adaptive": ("--compressor", "error_feedback(adaptive(gain(0.5), top_k(0.1), top_k(0.01)))"),
     "float16": ("--precision", "float16"),
-    "adamw": ("--optimizer", "adamw", "--learning-rate", "0.003"),
     "period": ("--period", "5", "--learning-rate", "0.02"),
+    "dgc": ("--compressor", "top_k(0.01)", "--optimizer", "dgc"),
+    **{name: ("--optimizer", name, *ADAM_RATE) for name in ("rmsprop", "adam", "adamw", "muon")},
+    "sign_sgd": ("--optimizer", "sign_sgd", *ADAM_RATE),
+    **{
+        name: ("--optimizer", name, "--compressor", "error_feedback(sign())", *ADAM_RATE)
+        for name in ("onebit_adam", "onebit_lamb", "zero_one_adam")
+    },
 }
 EPOCHS = 12
 
@@ -143,6 +154,21 @@ def supervised(folder: Path) -> Found:
     return Found(f"trains with 2 after {seconds:.0f} s, later with 3 again", seconds, lost)
 
 
+def supervisor_killed(folder: Path) -> Found:
+    """SIGKILL of the supervisor, which can tell its processes nothing any more."""
+    options = ("--supervise", "--num-processes", "2", *MANY_EPOCHS)
+    with Cluster(folder, *options, "--workers", "2", processes=1) as cluster:
+        cluster.wait_for_step(30)
+        children = cluster.children()
+        cluster.signal(signal.SIGKILL, [0])
+        while any(Path(f"/proc/{child}").exists() for child in children):
+            require(time.monotonic() < cluster.fault_at + 20.0, "its processes did not end")
+            time.sleep(0.02)
+        seconds, lost = time.monotonic() - cluster.fault_at, steps_lost(cluster)
+        require(lost == 0, f"{lost} steps are in no checkpoint")
+    return Found("its processes save the same step, and end", seconds, lost)
+
+
 SCENARIOS = {
     **{
         f"killed_{rank}": Scenario(
@@ -171,11 +197,14 @@ SCENARIOS = {
     "supervised": Scenario(
         "SIGKILL of process 1 of 3, with `--supervise`", "goes on with 2, then with 3", supervised
     ),
+    "supervisor": Scenario(
+        "SIGKILL of the supervisor of 2 processes", "they save and end", supervisor_killed
+    ),
     **{
         f"killed_all_{kind}": Scenario(
             f"SIGKILL of all, at random times: {kind}",
             "bit-identical end",
-            functools.partial(killed_all, kind=kind, kills=20 if kind == "top_k" else 3, seed=0),
+            functools.partial(killed_all, kind=kind, kills=20 if kind == "top_k" else 5, seed=0),
         )
         for kind in KEPT_STATES
     },

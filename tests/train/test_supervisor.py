@@ -33,7 +33,7 @@ def test_lost_processes_are_left_out_only_if_the_config_allows_it():
 
 def test_each_process_is_told_its_place_and_the_workers_of_all():
     first, second = command_lines(CONFIG, ["config.yaml", "--workers", "8"], 2)
-    assert first[1:4] == second[1:4] == ["-m", "train", "config.yaml"]
+    assert first[1:4] == second[1:4] == ["-m", "train.supervised", "config.yaml"]
     assert first[-2:] == ["--process-id", "0"]
     assert second[-2:] == ["--process-id", "1"]
     assert first[-4:-2] == ["--workers", "4"]
@@ -64,6 +64,14 @@ def test_processes_that_ignore_their_end_are_killed():
     request.signal_number, request.count = signal.SIGTERM, 1
     ended = run_generation([program(deaf)], None, request, 1.5)
     assert ended.code == -signal.SIGKILL or ended.code == -signal.SIGTERM
+
+
+def test_a_second_signal_kills_the_processes_at_once():
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(100)"
+    request = StopRequest()
+    request.signal_number, request.count = signal.SIGTERM, 2
+    ended = run_generation([program(deaf)], None, request, 1000.0)
+    assert ended.seconds < 50
 
 
 def test_a_generation_ends_well_when_all_processes_do():
