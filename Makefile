@@ -14,7 +14,7 @@ VENV := .venv$(subst /,-,$(patsubst %,-%,$(filter-out python3,$(PYTHON))))$(pats
 JAX_EXTRA := $(patsubst %,$(comma)%,$(JAX))
 BIN := $(VENV)/bin
 
-.PHONY: train test test-all lint bench docs clean
+.PHONY: train test test-all lint bench bench-all docs clean
 .DELETE_ON_ERROR:
 
 train: $(VENV)/train.stamp
@@ -35,8 +35,15 @@ lint: $(VENV)/lint.stamp
 bench: $(VENV)/train.stamp
 	$(BIN)/python -m benchmarks.compression $(ARGS)
 
-docs: $(VENV)/train.stamp
+# Every benchmark that needs neither root, nor a GPU, nor another environment: many hours. ARGS=--quick shows that they run.
+bench-all: $(VENV)/train.stamp
+	$(BIN)/python -m benchmarks.everything $(ARGS)
+
+# The pages that follow from the code, and the site. Warnings, such as a link that leads nowhere, are errors.
+docs: $(VENV)/docs.stamp
 	$(BIN)/python docs/generate.py
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
+	@echo "the site: build/site/index.html"
 
 clean:
 	rm -rf .venv .venv-* build dist .pytest_cache .ruff_cache .hypothesis
@@ -46,6 +53,7 @@ clean:
 $(VENV)/train.stamp: EXTRAS := train
 $(VENV)/test.stamp: EXTRAS := train,test
 $(VENV)/lint.stamp: EXTRAS := train,test,lint
+$(VENV)/docs.stamp: EXTRAS := train,docs
 $(VENV)/%.stamp: pyproject.toml | $(BIN)/python
 	@echo "installing [$(EXTRAS)$(JAX_EXTRA)] into $(VENV): a few minutes, once"
 	$(BIN)/python -m pip install --quiet --editable ".[$(EXTRAS)$(JAX_EXTRA)]"

@@ -9,29 +9,32 @@ from typing import Any, Literal
 import tyro
 
 from train.config_file import read_yaml
-
-USAGE = """Train an image classifier or a language model with compressed gradients.
-
-Usage: python -m train [CONFIG.yaml] [--field value …]. The defaults below are those of the file, if
-one is given; options override them. The last line on standard output is the summary of the run, as
-one JSON object."""
+from train.help_topics import usage
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     """Every setting of a run. A field is a key of a YAML file and an option of the command line."""
 
-    name: str = "run"
-    """Name of the run in its log; any text."""
     dataset: str = "digits"
     """Data set: for images digits (part of scikit-learn), mnist or cifar10; for text
     tiny_shakespeare.
     """
     data_dir: str | None = None
     """Folder of the prepared TFDS data sets; None means the environment variable TFDS_DATA_DIR."""
+    context: int = 64
+    """Characters in an example of text, at least 1; ignored for images."""
+    evaluate_on: Literal["test", "validation"] = "test"
+    """Examples of the evaluations. Settings are chosen on validation: of images a part of the
+    training data, on which the run does not train then. test_loss and its like are of these.
+    """
     model: str = "simple_cnn"
     """Model: for images simple_cnn, resnet8, resnet20, resnet18 or resnet50; for text lstm or
     transformer.
+    """
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    """What the model computes in; float16 has a dynamic loss scale. Parameters, gradients, error
+    memories and the loss are always float32.
     """
     width: int = 128
     """Features of a character in a transformer, a multiple of heads."""
@@ -42,12 +45,6 @@ class Config:
     scan_layers: bool = False
     """Whether a transformer's blocks are one block in a loop, with the parameters of all in one
     array: many layers compile as fast as one.
-    """
-    context: int = 64
-    """Characters in an example of text, at least 1; ignored for images."""
-    precision: Literal["float32", "bfloat16", "float16"] = "float32"
-    """What the model computes in; float16 has a dynamic loss scale. Parameters, gradients, error
-    memories and the loss are always float32.
     """
     compressor: str = "dense()"
     """How gradients are compressed and averaged, for example "error_feedback(top_k(0.01))"; dense()
@@ -66,6 +63,10 @@ class Config:
     """MiB of gradients that are sent together, the last layers first, above 0. None sends all
     after the backward pass.
     """
+    measure_bandwidth_every_steps: int = 50
+    """With the rule bandwidth in adaptive: steps between two measurements of the link, at least 1;
+    each sends about 1 MB.
+    """
     optimizer: Literal[
         "sgd",
         "rmsprop",
@@ -83,8 +84,6 @@ class Config:
     zero_one_adam begin with dense steps, and then send their momentum by the compressor, which
     needs an error memory: "error_feedback(sign())".
     """
-    learning_rate: float = 0.1
-    """Peak learning rate, above 0 and finite."""
     momentum: float = 0.9
     """Momentum of sgd, rmsprop and dgc, in [0, 1); not used by others."""
     nesterov: bool = True
@@ -106,6 +105,8 @@ class Config:
     """Weight decay of the kernels, at least 0 and finite: an L2 gradient for sgd, rmsprop, adam
     and dgc, otherwise decoupled. Biases and normalization layers never decay.
     """
+    learning_rate: float = 0.1
+    """Peak learning rate, above 0 and finite."""
     warmup_epochs: float = 0.0
     """Epochs of linear warm-up of the learning rate; at least 0, less than epochs."""
     schedule: Literal["constant", "cosine", "step"] = "cosine"
@@ -122,14 +123,16 @@ class Config:
     """Passes over the training data, above 0; may be fractional."""
     batch_size: int = 128
     """Examples per step of all workers together; a multiple of the number of workers times fsdp."""
-    fsdp: int = 1
-    """Devices of one worker among which its parameters, optimizer state and rows are split; at
-    least 1. Each device compresses its shards, and sends them to its peers in other workers.
+    micro_batches: int = 1
+    """Parts of a worker's batch that are processed one after the other, to save memory; their
+    gradients are sent once.
     """
-    tensor: int = 1
-    """Devices of one worker among which the heads and hidden features of a transformer are split;
-    at least 1.
+    max_skipped_steps: int = 10
+    """The run stops after more than this many skipped steps in a row, at least 0. A step is skipped
+    if a gradient is not finite.
     """
+    seed: int = 0
+    """Seed of the initial parameters and of the order of the data; from 0 to 2**32 - 1."""
     period: int | None = None
     """Steps that each worker takes by itself, with the optimizer above, between two averages of how
     far the workers have moved; at least 1. The compressor compresses these drifts, once a period.
@@ -146,20 +149,6 @@ class Config:
     """
     outer_momentum: float = 0.9
     """With outer_optimizer nesterov: its momentum, in [0, 1)."""
-    measure_bandwidth_every_steps: int = 50
-    """With the rule bandwidth in adaptive: steps between two measurements of the link, at least 1;
-    each sends about 1 MB.
-    """
-    micro_batches: int = 1
-    """Parts of a worker's batch that are processed one after the other, to save memory; their
-    gradients are sent once.
-    """
-    max_skipped_steps: int = 10
-    """The run stops after more than this many skipped steps in a row, at least 0. A step is skipped
-    if a gradient is not finite.
-    """
-    seed: int = 0
-    """Seed of the initial parameters and of the order of the data; from 0 to 2**32 - 1."""
     workers: int | None = None
     """Workers in all processes together; None means every device. On a CPU, N makes N virtual
     devices. A run may resume with another number.
@@ -172,22 +161,30 @@ class Config:
     """Number of nodes between which hierarchical() compresses; each has an equal part of the
     workers. None: all workers share one network.
     """
-    workdir: str | None = None
-    """Folder for checkpoints and metrics; the same folder resumes the run. None writes no files."""
+    fsdp: int = 1
+    """Devices of one worker among which its parameters, optimizer state and rows are split; at
+    least 1. Each device compresses its shards, and sends them to its peers in other workers.
+    """
+    tensor: int = 1
+    """Devices of one worker among which the heads and hidden features of a transformer are split;
+    at least 1.
+    """
+    name: str = "run"
+    """Name of the run in its log; any text."""
+    verbose: bool = False
+    """Whether all metrics are printed; the files of the workdir have all of them in any case."""
+    log_every_steps: int = 50
+    """Steps between two lines of training metrics; at least 1."""
     eval_every_epochs: float = 1.0
     """Epochs between two evaluations, above 0 and finite; the last step is always evaluated. With
     period rounded to whole periods, as checkpoint_every_steps.
     """
+    workdir: str | None = None
+    """Folder for checkpoints and metrics; the same folder resumes the run. None writes no files."""
     checkpoint_every_steps: int | None = None
     """Steps between two checkpoints, at least 1; None means one epoch. The last step is always
     saved.
     """
-    evaluate_on: Literal["test", "validation"] = "test"
-    """Examples of the evaluations. Settings are chosen on validation: of images a part of the
-    training data, on which the run does not train then. test_loss and its like are of these.
-    """
-    log_every_steps: int = 50
-    """Steps between two lines of training metrics; at least 1."""
     keep_checkpoints: int = 3
     """Number of latest checkpoints to keep, at least 1; with 2 or more a run can recover from a
     damaged one.
@@ -196,12 +193,20 @@ class Config:
     """Steps between two comparisons of all workers' parameters and states, at least 1; they are
     compared before they are saved, too. With period rounded to whole periods.
     """
+    coordinator: str | None = None
+    """HOST:PORT of process 0, for several processes; None lets JAX detect Slurm, Open MPI or
+    Kubernetes.
+    """
+    num_processes: int | None = None
+    """Number of processes, with --coordinator or --supervise."""
+    process_id: int | None = None
+    """Index of this process, from 0 to num_processes - 1, with --coordinator."""
+    join_timeout: int = 300
+    """Seconds to wait until all processes have started, at least 1."""
     step_timeout: float = 120.0
     """Seconds without a new step, or without a sign of life of a process, after which all processes
     end and name it; at least 10.
     """
-    join_timeout: int = 300
-    """Seconds to wait until all processes have started, at least 1."""
     supervise: bool = False
     """Whether to start num_processes processes on this machine, and to start them again from the
     last checkpoint when one of them is lost. Needs a workdir.
@@ -212,14 +217,6 @@ class Config:
     """
     rejoin_seconds: float = 300.0
     """With supervise: seconds with fewer processes before all are tried again, above 0."""
-    coordinator: str | None = None
-    """HOST:PORT of process 0, for several processes; None lets JAX detect Slurm, Open MPI or
-    Kubernetes.
-    """
-    num_processes: int | None = None
-    """Number of processes, with --coordinator or --supervise."""
-    process_id: int | None = None
-    """Index of this process, from 0 to num_processes - 1, with --coordinator."""
 
     @property
     def bucket_bytes(self) -> int | None:
@@ -255,5 +252,5 @@ def load_config(arguments: Sequence[str]) -> Config:
         defaults = Config(**read_yaml(Path(arguments.pop(0)), typing.get_type_hints(Config)))
     # Tyro reads the docstrings of the fields, so --help and this file always agree.
     return tyro.cli(
-        Config, args=arguments, default=defaults, description=USAGE, prog="python -m train"
+        Config, args=arguments, default=defaults, description=usage(), prog="python -m train"
     )

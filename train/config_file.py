@@ -13,16 +13,24 @@ from train.errors import InputError, unknown
 
 def read_yaml(path: Path, field_types: dict[str, Any]) -> dict[str, Any]:
     """The settings in a YAML file, with names and types as in `field_types`."""
+    text = ""
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _StrictLoader)
+        text = path.read_text(encoding="utf-8")
+        content = yaml.load(text, _StrictLoader)
     except OSError as error:
         raise InputError(
             f"config file {str(path)!r} cannot be read: {error.strerror}.{_nearest(path)}"
         ) from error
     except (yaml.YAMLError, ValueError) as error:
         # A ValueError comes from a number or a date that Python cannot represent.
-        raise InputError(f"config file {str(path)!r} is not YAML: {error}") from error
-    content = {} if content is None else content
+        raise InputError(
+            f"config file {str(path)!r} is not YAML: {error}{_quotes_needed(text, error)}"
+        ) from error
+    if not content:
+        raise InputError(
+            f"config file {str(path)!r} has no settings. Write them as `field: value`, for example"
+            " `epochs: 3`. Without a file the defaults are trained."
+        )
     if not isinstance(content, dict):
         raise InputError(
             f"config file {str(path)!r} must be a mapping `field: value`; got a"
@@ -70,6 +78,19 @@ def _nearest(path: Path) -> str:
     beside = [each.name for each in path.parent.glob("*.y*ml")]
     near = difflib.get_close_matches(path.name, beside, n=1, cutoff=0.5)
     return f" Did you mean {str(path.with_name(near[0]))!r}?" if near else ""
+
+
+def _quotes_needed(text: str, error: Exception) -> str:
+    """A hint if `text` is not YAML at the setting of the compressor; otherwise empty."""
+    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+    until_there = text.splitlines()[: mark.line + 1] if mark else []
+    keys = [line for line in until_there if line[:1].isalpha()]
+    if not keys or not keys[-1].startswith("compressor:"):
+        return ""
+    return (
+        "\nPut the text of the compressor in single quotes, and names in double quotes:\n"
+        """  compressor: 'partition({"matrix": power_sgd(4), "rest": dense()}, by_shape())'"""
+    )
 
 
 class _StrictLoader(yaml.SafeLoader):

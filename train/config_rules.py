@@ -28,7 +28,7 @@ RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
     "weight_decay": ("at least 0 and finite", lambda c: 0 <= c.weight_decay < math.inf),
     "epochs": ("above 0 and finite", lambda c: 0 < c.epochs < math.inf),
     "warmup_epochs": (
-        "at least 0 and less than epochs; --warmup-epochs 0 leaves it out",
+        "at least 0 and less than epochs",
         lambda c: 0 <= c.warmup_epochs < c.epochs,
     ),
     "decay_epochs": (
@@ -84,7 +84,10 @@ def check_config(config: Config) -> None:
             context = f" with epochs={config.epochs}" if "epochs" in rule else ""
             value = repr(getattr(config, field))
             value = value if len(value) <= 60 else f"{value[:59]}…"
-            raise InputError(f"{field} must be {rule}; got {value}{context}.")
+            advice = ""
+            if field == "warmup_epochs":
+                advice = f" Give --warmup-epochs {config.epochs / 3:.2g}, or 0 for none."
+            raise InputError(f"{field} must be {rule}; got {value}{context}.{advice}")
     if config.decay_epochs and config.schedule != "step":
         raise InputError(
             f"decay_epochs needs schedule=step; got schedule={config.schedule}. Remove"

@@ -14,7 +14,7 @@ import optax
 import jaxcompress
 from train.checkpoint import Checkpoints, describe_newest
 from train.config import Config
-from train.console import Reporter, say_finished
+from train.console import Reporter, say, say_finished
 from train.data.batches import test_batches, train_batches
 from train.data.fingerprint import fingerprint
 from train.data.registry import load_dataset
@@ -49,11 +49,12 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         watchdog = run.watchdog
         rows = axes_of_rows(mesh)
         if progress.summary is not None:
-            say_finished(run)
+            say_finished(run, progress.summary)
             return progress.summary
 
         # Data: each process reads its own rows of every batch.
         process = jax.process_index(), jax.process_count()
+        say(config, f"reading {config.dataset}")
         with raise_on_all_processes():
             dataset = load_dataset(
                 config.dataset, config.data_dir, config.context, config.evaluate_on
@@ -219,6 +220,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
             seconds=round(progress.seconds + time.monotonic() - started, 3),
         )
         save(plan.total, summary)
+        reporter.finish(summary)
         return summary
 
 

@@ -1,8 +1,10 @@
 """The processes of a run: how they connect, and how an error in one of them ends all."""
 
 import contextlib
+import functools
 import math
 import sys
+import threading
 from collections.abc import Iterator
 
 import jax
@@ -18,18 +20,13 @@ Mesh = jax.sharding.Mesh | jaxcompress.VirtualMesh
 Axes = str | tuple[str, ...]  # one mesh axis of workers, or two with nodes, the slow one first
 # Over which the devices of a worker share a sharded model.
 MODEL_AXES = ("fsdp", "tensor")
+# Joining takes longer only where others are missing.
+LATE_SECONDS = 5.0
 
 
 def join_processes(config: Config) -> None:
     """Connects to the other processes, if any, and makes the virtual devices of a CPU."""
-    if config.num_processes is not None and config.num_processes > 1:
-        others = config.num_processes - 1
-        print(
-            f"waiting for {others} other processes at {config.coordinator}",
-            file=sys.stderr,
-            flush=True,
-        )
-    with user_input():
+    with waiting_line(config), user_input():
         processes = jaxcompress.initialize_processes(
             config.coordinator,
             config.num_processes,
@@ -43,6 +40,25 @@ def join_processes(config: Config) -> None:
         with user_input("workers"):
             # Must precede the first use of a device; it does not affect GPUs.
             jaxcompress.virtual_cpu_workers(config.workers * config.devices_per_worker // processes)
+
+
+@contextlib.contextmanager
+def waiting_line(config: Config) -> Iterator[None]:
+    """Prints for whom the body waits: at once, or after seconds if only JAX knows the cluster."""
+    given, processes = config.num_processes is not None, config.num_processes or 1
+    others = f"{processes - 1} other process{'es' * (processes > 2)} at {config.coordinator}"
+    text = f"waiting for {others if given else 'the other processes of this cluster'}"
+    show = functools.partial(print, text, file=sys.stderr, flush=True)
+    if processes > 1:
+        show()
+    late = threading.Timer(LATE_SECONDS, show)
+    late.daemon = True
+    if not given:
+        late.start()
+    try:
+        yield
+    finally:
+        late.cancel()
 
 
 def make_watchdog(config: Config) -> jaxcompress.Watchdog:

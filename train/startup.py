@@ -28,7 +28,7 @@ from train.progress import Progress
 from train.workdir import open_workdir
 
 # Each process may have its own values of these; all other settings must be equal.
-_MAY_DIFFER_BETWEEN_PROCESSES = {"process_id", "coordinator", "data_dir", "workdir"}
+_MAY_DIFFER_BETWEEN_PROCESSES = {"process_id", "coordinator", "data_dir", "workdir", "verbose"}
 # These may change when a run is resumed, since they change none of the numbers that it computes.
 _MAY_CHANGE_ON_RESUME = _MAY_DIFFER_BETWEEN_PROCESSES | {
     "name",

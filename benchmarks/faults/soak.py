@@ -26,7 +26,9 @@ from benchmarks.faults.scenario import require
 from train.checkpoint import newest_complete_step
 
 RESULTS = Results("faults_soak.csv", ("minutes", "every", "seed"), lambda row: row["minutes"])
-OPTIONS = ("--epochs", "100000", "--checkpoint-every-steps", "100", "--step-timeout", "30")
+SAVE_EVERY = 100
+OPTIONS = ("--epochs", "100000", "--checkpoint-every-steps", str(SAVE_EVERY))
+OPTIONS += ("--step-timeout", "30")
 FAULTS = ("SIGKILL of one", "SIGKILL of both", "SIGTERM to one", "SIGSTOP of one for 5 s")
 
 
@@ -58,7 +60,9 @@ def main(options: Options) -> int:
                     fault = draw.choice(FAULTS)
                     counts[fault] += 1
                     ended = cause(cluster, fault, draw)
-        step = newest_complete_step(faulty / "run/checkpoints") or 0
+        # SIGTERM saves at any step, and a run without faults at multiples only.
+        saved = [int(path.parent.name) for path in faulty.glob("run/checkpoints/*/sha256.json")]
+        step = max(step for step in saved if step % SAVE_EVERY == 0)
         with Cluster(calm, *OPTIONS, "--keep-checkpoints", "100000") as cluster:
             cluster.wait_for_checkpoint(step, 60 * options.minutes)
         differing = differing_arrays(faulty / "run", calm / "run", step)

@@ -17,7 +17,7 @@ Every compressor takes two steps over all devices, and its claims are checked. T
   the compiler then removes the collectives, or if the compiler changed a dtype.
 
 The last line counts the compressors without a problem; the exit code is 1 if one has a problem.
-This takes half a minute on two cores.
+This takes about a minute on two cores.
 """
 
 import dataclasses

@@ -58,8 +58,8 @@ def main(steps=200):
         rows = rng.integers(1500, size=128)
         params, state, loss = step(params, state, images[rows], labels[rows])
     accuracy = np.mean(np.argmax(predict(params, images[1500:]), axis=1) == labels[1500:])
-    errors = jc.monitor_metrics(state)["compression_error"]
-    print(f"compression error of each worker: {np.round(errors, 2)}")
+    unsent = jc.monitor_metrics(state)["unsent_energy"]
+    print(f"unsent energy of each worker: {np.round(unsent, 2)}")
     print(f"loss {loss:.3f}, test accuracy {accuracy:.3f}")
     return accuracy
 

@@ -170,14 +170,14 @@ def test_another_number_of_workers_keeps_the_mean_of_every_memory():
     assert_close(np.asarray(resharded["kernel"]).mean(0), np.asarray(memory).mean(0))
 
 
-def test_the_error_of_all_shards_is_one_number_for_each_worker():
+def test_what_all_shards_leave_unsent_is_one_number_for_each_worker():
     mesh = mesh_of(2, 4)
     params = params_on(mesh)
     link = on_shards(compress(monitor(error_feedback(top_k(0.1)))), params)
     *_, state = trained(optax.chain(link, optax.sgd(0.1)), params, mesh)
-    errors = np.asarray(jaxcompress.monitor_metrics(state)["compression_error"])
-    assert errors.shape == (2,)
-    assert np.all((errors > 0.1) & (errors < 1))
+    unsent = np.asarray(jaxcompress.monitor_metrics(state)["unsent_energy"])
+    assert unsent.shape == (2,)
+    assert np.all((unsent > 0.1) & (unsent < 1))
 
 
 def test_memories_of_shards_are_not_taken_for_those_of_arrays():

@@ -114,7 +114,10 @@ def test_bad_input_is_reported_with_exit_code_2(case, tmp_path, monkeypatch, cap
     assert main([*arguments, *alone]) == 2
     reported = capsys.readouterr()
     assert reported.out == ""
-    assert reported.err.startswith("error: ")
+    # Before it, what the run was doing.
+    lines = reported.err.splitlines()
+    (first,) = (place for place, line in enumerate(lines) if line.startswith("error: "))
+    assert all(line.startswith("run: ") for line in lines[:first])
     for part in expected:
         assert part in reported.err
 

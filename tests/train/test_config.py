@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,35 @@ def test_number_without_a_decimal_point_is_a_number(tmp_path):
     assert load_config([written(tmp_path, "learning_rate: 1e-3")]).learning_rate == 1e-3
 
 
-def test_empty_file_is_the_defaults(tmp_path):
-    assert load_config([written(tmp_path, "# nothing\n")]) == Config()
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "{}"])
+def test_file_without_settings_is_refused(tmp_path, text):
+    with pytest.raises(InputError, match=r"has no settings\. Write them as `field: value`"):
+        load_config([written(tmp_path, text)])
+
+
+UNQUOTED = 'partition({"matrix": power_sgd(4), "rest": dense()}, by_shape())'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"epochs: 2\ncompressor: {UNQUOTED}\nworkers: 2",
+        f"compressor: error_feedback({UNQUOTED})",
+        f"compressor: error_feedback(\n  {UNQUOTED})\nworkers: 2",
+        f"compressor: '{UNQUOTED.replace(chr(34), chr(39))}'",
+    ],
+)
+def test_compressor_that_lacks_quotes_says_where_they_belong(tmp_path, text):
+    with pytest.raises(InputError, match=r"is not YAML(.|\n)*in single quotes") as error:
+        load_config([written(tmp_path, text)])
+    shown = str(error.value).partition("double quotes:\n  ")[2]
+    assert load_config([written(tmp_path, shown)]).compressor == UNQUOTED
+
+
+def test_other_mistakes_say_nothing_about_quotes(tmp_path):
+    with pytest.raises(InputError, match="is not YAML") as error:
+        load_config([written(tmp_path, f"compressor: '{UNQUOTED}'\nname: a: b")])
+    assert "quotes" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +160,17 @@ def test_broken_rule_names_field_and_value(field, value):
 def test_rule_about_two_fields_names_both():
     with pytest.raises(InputError, match=r"got 9\.0 with epochs=2\.0"):
         check_config(Config(warmup_epochs=9.0, epochs=2.0))
+
+
+@pytest.mark.parametrize("epochs", [0.3, 0.001, 0.5, 3.0, 100.0])
+def test_warmup_that_is_too_long_names_one_that_is_not(epochs):
+    config = Config(warmup_epochs=100.0, epochs=epochs)
+    with pytest.raises(InputError, match=r"Give --warmup-epochs (\S+), or 0 for none\.") as error:
+        check_config(config)
+    (given,) = re.findall(r"--warmup-epochs (\S+),", str(error.value))
+    check_config(dataclasses.replace(config, warmup_epochs=float(given)))
+    if epochs == 0.3:
+        assert given == "0.1"
 
 
 def test_decay_epochs_without_their_schedule_are_refused():

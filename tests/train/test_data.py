@@ -287,10 +287,7 @@ def test_missing_data_set_says_what_where_and_how_to_prepare_it(tmp_path):
     assert "'mnist'" in message
     assert str(tmp_path / "mnist") in message
     assert "pip install -e '.[prepare]'" in message
-    assert (
-        f"tfds.builder('mnist', data_dir='{tmp_path}',"
-        " file_format='array_record').download_and_prepare()" in message
-    )
+    assert f"python -m train.data prepare mnist --data-dir {tmp_path}\n" in message
     assert not any(tmp_path.iterdir())
 
 

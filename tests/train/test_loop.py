@@ -62,16 +62,15 @@ def test_summary_has_all_its_keys_and_the_canonical_compressor(finished):
 
 
 @same_run
-def test_metrics_have_loss_accuracy_rate_bytes_and_compression_error(finished):
+def test_metrics_have_loss_accuracy_rate_bytes_and_what_is_unsent(finished):
     config, summary = finished
     lines = lines_of(Path(config.workdir))
     training = [line for line in lines if "train_loss" in line]
     assert [line["step"] for line in training] == [4, 8, 11]
     for line in training:
-        assert 0 < line["compression_error"] < 1
-        assert line["kept_energy"] == pytest.approx(1 - line["compression_error"], abs=1e-4)
+        assert 0 < line["unsent_energy"] < 1
         assert line["bytes_sent"] == line["step"] * summary["bytes_per_step"]
-        assert {"train_accuracy", "learning_rate", "error_norm"} <= line.keys()
+        assert {"train_accuracy", "learning_rate", "memory_norm"} <= line.keys()
     assert lines[-1] == {
         "step": 11,
         "test_loss": summary["test_loss"],
@@ -210,7 +209,7 @@ def test_bad_step_is_skipped_and_counted_and_changes_nothing(bad_steps, capsys):
     summary = train(dataclasses.replace(COMPRESSED, epochs=2.0))
     assert (summary["steps"], summary["skipped_steps"]) == (22, 2)
     assert summary["train_loss"] < 3 and summary["test_accuracy"] > 0.2
-    assert "skipped_steps 2 " in capsys.readouterr().err
+    assert "  skipped 2" in capsys.readouterr().err
 
 
 def test_more_bad_steps_in_a_row_than_allowed_end_the_run(bad_steps):

@@ -1,6 +1,7 @@
 """Several processes, with gloo on 127.0.0.1: results equal to one process, and shared errors."""
 
 import shutil
+import time
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from train.__main__ import main
 from train.config import Config
 from train.errors import EXIT_CODE_FAULT, InputError
 from train.loop import train as run_here
-from train.processes import raise_on_all_processes
+from train.processes import raise_on_all_processes, waiting_line
 
 TWO_EPOCHS = (*SMALL, "--epochs", "2")
 
@@ -54,7 +55,7 @@ def assert_ends_as_one(tmp_path, workdir, expected):
     for path, array in wanted.items():
         np.testing.assert_array_equal(found[path], array, err_msg=path)
     assert other.returncode == 0, other.stderr
-    assert main.stderr.startswith("waiting for 1 other processes at 127.0.0.1:")
+    assert main.stderr.startswith("waiting for 1 other process at 127.0.0.1:")
     assert "test_accuracy" not in other.stdout + other.stderr
     return main.stderr
 
@@ -122,6 +123,27 @@ def test_different_configs_are_reported_by_all_before_any_step(field, option, va
         assert "process 1: " in result.stderr
         assert "step 1/" not in result.stderr
         assert "Traceback" not in result.stderr
+
+
+def test_processes_that_jax_detects_say_that_they_wait(monkeypatch, capsys):
+    monkeypatch.setattr("train.processes.LATE_SECONDS", 0.01)
+    with waiting_line(Config()):
+        time.sleep(0.5)
+    assert capsys.readouterr().err == "waiting for the other processes of this cluster\n"
+    with waiting_line(Config(num_processes=1)):
+        time.sleep(0.1)
+    assert capsys.readouterr().err == ""
+
+
+def test_processes_that_join_soon_say_nothing(capsys):
+    with waiting_line(Config()):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+def test_given_processes_say_at_once_that_they_wait(capsys):
+    with waiting_line(Config(num_processes=3, coordinator="10.0.0.1:1234", process_id=0)):
+        assert capsys.readouterr().err == "waiting for 2 other processes at 10.0.0.1:1234\n"
 
 
 def test_failing_process_raises_its_own_error():

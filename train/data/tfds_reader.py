@@ -1,14 +1,14 @@
 """Reads data sets that TensorFlow Datasets has prepared as array_record files.
 
-Reading needs no TensorFlow. Preparing does, once, and is left to the user: nothing here downloads
-or writes.
+Reading needs no TensorFlow, and writes nothing. Preparing, in `train.data.prepare`, needs both.
 """
 
 import io
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -18,6 +18,19 @@ from train.data.dataset import DataError
 from train.data.images import Split
 
 Decoded = TypeVar("Decoded")
+
+
+def data_folder(data_dir: str | None = None) -> Path:
+    """The folder of the prepared data sets: `data_dir`, ``$TFDS_DATA_DIR``, or that of TFDS."""
+    return Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+
+
+def is_readable(name: str, folder: Path) -> bool:
+    """Whether the files of a data set are in `folder`, as array_record; it reads no examples."""
+    try:
+        return len(_open(name, "train", folder)) > 0
+    except Exception:  # of many types, as in `_read`
+        return False
 
 
 def read_images(name: str, split: str, data_dir: str | None = None) -> Split:
@@ -64,25 +77,28 @@ def _read(
     decoders: dict[str, Any] | None = None,
 ) -> Decoded:
     """All examples of a split, decoded; one error type for whatever is wrong with them."""
-    folder = Path(
-        data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
-    ).expanduser()
+    folder = data_folder(data_dir)
     try:
-        source = tfds.data_source(
-            name,
-            split=split,
-            data_dir=folder,
-            download=False,
-            decoders=decoders,
-            # A set that is prepared in two formats might otherwise be opened with TensorFlow.
-            builder_kwargs={"file_format": "array_record"},
-        )
-        # Reading all at once is far faster, but missing from the type that TFDS declares.
-        return decode(cast(Any, source).__getitems__(range(len(source))))
+        source = _open(name, split, folder, decoders)
+        # Reading all at once is far faster.
+        return decode(source.__getitems__(range(len(source))))
     # A missing folder, a missing shard, a truncated shard and a broken description raise different
     # errors from four libraries, some of them a bare Exception.
     except Exception as error:
         raise DataError(_how_to_prepare(name, split, folder, error)) from error
+
+
+def _open(name: str, split: str, folder: Path, decoders: dict[str, Any] | None = None) -> Any:
+    """The examples of a split, which are read when they are indexed."""
+    return tfds.data_source(
+        name,
+        split=split,
+        data_dir=folder,
+        download=False,
+        decoders=decoders,
+        # A set that is prepared in two formats might otherwise be opened with TensorFlow.
+        builder_kwargs={"file_format": "array_record"},
+    )
 
 
 def _how_to_prepare(name: str, split: str, folder: Path, error: Exception) -> str:
@@ -98,8 +114,6 @@ def _how_to_prepare(name: str, split: str, folder: Path, error: Exception) -> st
         f"{folder / name}: {reason}\n"
         f"Prepare it once (remove {folder / name} first if it is there but damaged):\n"
         f"  pip install -e '.[prepare]'\n"
-        f'  python -c "import tensorflow_datasets as tfds; '
-        f"tfds.builder('{name}', data_dir='{folder}',"
-        " file_format='array_record').download_and_prepare()\"\n"
+        f"  python -m train.data prepare {name} --data-dir {shlex.quote(str(folder))}\n"
         f"or give its folder, with --data-dir or TFDS_DATA_DIR."
     )

@@ -38,4 +38,4 @@ def test_missing_text_says_what_where_and_how_to_prepare_it(tmp_path):
     with pytest.raises(DataError) as raised:
         tiny_shakespeare(str(tmp_path))
     assert "'train' split of 'tiny_shakespeare'" in str(raised.value)
-    assert f"tfds.builder('tiny_shakespeare', data_dir='{tmp_path}'" in str(raised.value)
+    assert f"prepare tiny_shakespeare --data-dir {tmp_path}\n" in str(raised.value)

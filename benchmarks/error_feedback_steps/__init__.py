@@ -1,0 +1,1 @@
+"""How does an error memory send later what a step leaves out?"""

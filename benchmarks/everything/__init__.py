@@ -1,0 +1,1 @@
+"""Runs every benchmark that needs neither root, nor a GPU, nor another environment."""

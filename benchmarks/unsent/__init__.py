@@ -1,0 +1,1 @@
+"""Which values of `unsent_energy` are normal while training?"""
