@@ -103,6 +103,7 @@ def table(rows: list[Row]) -> list[Row]:
         {"compressor": f"`{text}`"}
         | {task: cell(found[text, task]) for task in TASKS if (text, task) in found}
         for text in COMPRESSORS
+        if any((text, task) in found for task in TASKS)
     ]
 
 
