@@ -16,7 +16,12 @@ nb_execution_mode = (
 myst_heading_anchors = 4  # links to headings as on other sites: page.md#a-heading
 html_theme = "sphinx_book_theme"
 html_title = "jaxcompress"
-html_theme_options = {"show_navbar_depth": 1, "show_toc_level": 2, "home_page_in_toc": False}
+html_theme_options = {
+    "show_navbar_depth": 1,
+    "show_toc_level": 2,
+    "home_page_in_toc": False,
+    "navbar_persistent": [],
+}
 copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 exclude_patterns = ["_build"]
