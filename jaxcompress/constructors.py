@@ -76,10 +76,11 @@ def why_unknown(kind: str, name: str, known: Iterable[str], modules: Iterable[st
         f"{name} is called in Python, and is no compressor: a text names what stands inside"
         " compress(…)"
     )
+    quotes = "; a string needs quotes" if kind == "name" else ""
     return (
         in_python
         if name in jaxcompress.__all__
-        else f"unknown {kind} {name!r}{nearest(name, known)}{hint}"
+        else f"unknown {kind} {name!r}{nearest(name, known)}{hint}{quotes}"
     )
 
 
@@ -97,8 +98,11 @@ def usage(name: str, constructor: Callable) -> str:
     words = []
     for parameter in inspect.signature(constructor).parameters.values():
         star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+        needs_name = "=…" if parameter.kind is parameter.KEYWORD_ONLY else ""
         default = (
-            "" if parameter.default is parameter.empty else f"={notation_of(parameter.default)}"
+            needs_name
+            if parameter.default is parameter.empty
+            else f"={notation_of(parameter.default)}"
         )
         words.append(f"{star}{parameter.name}{default}")
     return f"{name}({', '.join(words)})"

@@ -118,6 +118,7 @@ TESTS_WITHOUT_A_FILE = {
     "tests/test_examples.py",
     "tests/test_notebooks.py",
     "tests/test_gallery.py",
+    "tests/test_troubleshooting.py",
     "tests/train/test_models.py",
     "tests/train/test_data.py",
     "tests/train/test_resume.py",

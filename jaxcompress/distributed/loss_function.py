@@ -52,7 +52,9 @@ def checked(loss_fn: Callable) -> Callable:
         match found:
             case (loss, (_, Mapping() as metrics)) if not RESERVED & metrics.keys():
                 if not _is_scalar(loss):
-                    raise ValueError(f"{LOSS_FUNCTION}; this one's loss is no scalar: {loss}.")
+                    raise ValueError(
+                        f"{LOSS_FUNCTION}; this one's loss is no scalar of floats: {_types(loss)}."
+                    )
                 return found
             case (_, (_, Mapping() as metrics)):
                 taken = sorted(RESERVED & metrics.keys())[0]
@@ -60,9 +62,16 @@ def checked(loss_fn: Callable) -> Callable:
                     f"the loss function gives a metric {taken!r}, which is the step's own;"
                     " rename it."
                 )
-        raise ValueError(f"{LOSS_FUNCTION}; this one gave {jax.tree.structure(found)}.")
+        raise ValueError(f"{LOSS_FUNCTION}; this one gave {_types(found)}.")
 
     return run
+
+
+def _types(tree: Any) -> Any:
+    """The tree with the type of each leaf, for an error: a traced array shows no shape."""
+    return jax.tree.map(
+        lambda x: str(jax.typeof(x)) if isinstance(x, jax.Array) else type(x).__name__, tree
+    )
 
 
 def _is_scalar(x: Any) -> bool:

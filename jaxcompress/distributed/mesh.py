@@ -148,7 +148,7 @@ def data_mesh(workers: int | None = None, axis_name: str = "data") -> Mesh:
     if jax.process_count() > 1 and workers != len(devices):
         raise ValueError(
             f"{jax.process_count()} processes bring {len(devices)} workers together; got"
-            f" workers={workers}."
+            f" workers={workers}. Leave it out: each device is a worker."
         )
     return Mesh(np.array(devices[:workers]), (axis_name,), axis_types=(AxisType.Auto,))
 

@@ -145,9 +145,11 @@ except ValueError as error:
     of_each = lines_of(
         run_together([joined(body, place, 2, port, devices=2) for place in range(2)])
     )
-    assert (
-        of_each == [["[0, 0, 1, 1] 4", "2 processes bring 4 workers together; got workers=2."]] * 2
+    whole = (
+        "2 processes bring 4 workers together; got workers=2. Leave it out: each device is a"
+        " worker."
     )
+    assert of_each == [["[0, 0, 1, 1] 4", whole]] * 2
 
 
 def test_a_node_mesh_has_the_slow_axis_first():
