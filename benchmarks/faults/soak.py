@@ -105,7 +105,9 @@ def cause(cluster: Cluster, fault: str, draw: random.Random) -> bool:
         return False
     number = signal.SIGTERM if fault == "SIGTERM to one" else signal.SIGKILL
     cluster.signal(number, [0, 1] if fault == "SIGKILL of both" else victim)
-    require(len(cluster.wait(60.0)) == 2, f"a process did not end after {fault}")
+    ended = cluster.wait(60.0)
+    said = "\n".join(f"process {rank}: {cluster.last_line(rank)}" for rank in range(2))
+    require(len(ended) == 2, f"60 s after {fault} only {sorted(ended)} had ended:\n{said}")
     return True
 
 
