@@ -40,6 +40,17 @@ def test_a_generated_page_is_up_to_date(name):
     assert (DOCS / name).read_text() == GENERATE.PAGES[name](), "run: make docs"
 
 
+def test_every_named_config_exists():
+    pages = [*DOCS.glob("*.md"), DOCS.parent / "README.md", *DOCS.parent.glob("*/README.md")]
+    named = {
+        (page.name, config)
+        for page in pages
+        for config in re.findall(r"configs/\w+\.yaml", page.read_text())
+    }
+    assert len(named) > 10
+    assert not [(page, path) for page, path in named if not (DOCS.parent / path).exists()]
+
+
 def test_every_public_function_has_one_section():
     functions = [
         name

@@ -30,6 +30,18 @@ from train.processes import broadcast_from_main, is_main_process, raise_on_all_p
 _NO_CHECKPOINT = -1
 
 
+class _Manager(ocp.CheckpointManager):
+    """Orbax's manager, which leaves it to `ReceivedSignal` to ask JAX when to stop.
+
+    JAX agrees on the number that follows the last one it was asked with. A number out of turn, such
+    as the step of a checkpoint, would move the end of the run by as many steps.
+    """
+
+    def reached_preemption(self, step: int) -> bool:
+        del step
+        return False
+
+
 class Checkpoints:
     """The checkpoints of one workdir; every process makes the same calls."""
 
@@ -48,9 +60,7 @@ class Checkpoints:
         options = ocp.CheckpointManagerOptions(
             create=False, enable_async_checkpointing=False, cleanup_tmp_directories=True
         )
-        self._manager = ocp.CheckpointManager(
-            self._folder, options=options, item_names=("state", "record")
-        )
+        self._manager = _Manager(self._folder, options=options, item_names=("state", "record"))
 
     def read_record(self) -> dict[str, Any] | None:
         """The record of the newest checkpoint; None without a checkpoint."""
@@ -85,7 +95,7 @@ class Checkpoints:
                 os.stat(self._folder / str(self.newest_step))
         try:
             with quiet_logs():
-                self._manager.save(step, args=arguments, force=True)  # asks nobody else
+                self._manager.save(step, args=arguments, force=True)
             # No process goes on, or ends, before the checkpoint is complete.
             with raise_on_all_processes():
                 if is_main_process():

@@ -117,7 +117,7 @@ def virtual_cpu_workers(workers: int) -> None:
             raise ValueError(
                 f"{workers} virtual CPU workers were asked for, but JAX has already started with"
                 f" {started}. Call virtual_cpu_workers before the first array is made, or set"
-                f" JAX_NUM_CPU_DEVICES={workers}."
+                f" JAX_NUM_CPU_DEVICES={workers} and PJRT_NPROC={4 * workers}."
             ) from None
 
 

@@ -109,7 +109,8 @@ def test_virtual_workers_after_the_start_are_refused_unless_they_are_there():
     jax.devices()
     virtual_cpu_workers(DEVICES)
     with pytest.raises(
-        ValueError, match=r"5 virtual .* already started with 8\..*JAX_NUM_CPU_DEVICES=5"
+        ValueError,
+        match=r"5 virtual .* already started with 8\..*JAX_NUM_CPU_DEVICES=5 and PJRT_NPROC=20",
     ):
         virtual_cpu_workers(5)
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.experimental import multihost_utils
 from train_helpers import ALONE
 
 import jaxcompress
@@ -51,6 +52,16 @@ def damage(workdir, step: int) -> None:
     content = bytearray(largest.read_bytes())
     content[len(content) // 2] ^= 1
     largest.write_bytes(content)
+
+
+def test_saving_asks_jax_with_no_number_of_its_own(tmp_path, state, monkeypatch):
+    # JAX would take the step for the count of `ReceivedSignal`, and stop the run much later.
+    asked = []
+    monkeypatch.setattr(multihost_utils, "reached_preemption_sync_point", asked.append)
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    for step in STEPS:
+        checkpoints.save(step, state, {"step": step})
+    assert not asked
 
 
 def test_empty_workdir_has_no_record(tmp_path):
