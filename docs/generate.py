@@ -329,8 +329,8 @@ def examples_page() -> str:
         " split it. For the examples, the environment does the same: `JAX_NUM_CPU_DEVICES=8"
         " PJRT_NPROC=32 python examples/nnx/after.py` runs one on eight virtual devices; with fewer"
         " threads XLA may wait forever. The programs that read digits need scikit-learn, and those"
-        " in `plain` take a folder for checkpoints. In the NNX program, an Optax optimizer takes the place of"
-        " `nnx.Optimizer`.",
+        " in `plain` take a folder for checkpoints. In the NNX program, an Optax optimizer takes"
+        " the place of `nnx.Optimizer`.",
     ]
     for name, heading in EXAMPLES.items():
         before, after = (
