@@ -38,6 +38,7 @@ class _Manager(ocp.CheckpointManager):
     """
 
     def reached_preemption(self, step: int) -> bool:
+        """False: no checkpoint is saved for a signal that JAX has passed on."""
         del step
         return False
 

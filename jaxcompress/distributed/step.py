@@ -14,6 +14,7 @@ from jaxcompress.apply_if_all_finite import check_around_whole_chain, chosen, sk
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.distributed.accumulation import accumulated
+from jaxcompress.distributed.donation import DonatingStep
 from jaxcompress.distributed.loss_function import checked, scaled, with_extra
 from jaxcompress.distributed.offload import to_device, to_host
 from jaxcompress.distributed.placement import (
@@ -92,8 +93,8 @@ def make_train_step(
         fits into memory and is sent once. `extra` passes from part to part; metrics and loss are
         means over the parts.
       donate: Whether the step reuses the memory of params, state and extra. These arrays must not
-        be used again then: JAX raises an error, and on several CPU devices it may crash. In a
-        notebook, where a cell may run twice, take False; the step then holds two copies of them.
+        be used again then; a step that is given them raises an error. In a notebook, where a cell
+        may run twice, take False; the step then holds two copies of them.
 
     Returns:
       ``step(params, opt_state, extra, batch, bandwidth=None) -> (params, opt_state, extra,
@@ -103,11 +104,12 @@ def make_train_step(
       the metrics, and the loss (as ``metrics["loss"]``) are averaged over the workers.
 
     Raises:
-      ValueError: if `micro_batches` is below 1, or `loss_fn` takes other arguments. While
-        tracing: if a parameter is an integer, if a worker's rows do not divide by `micro_batches`,
-        if a metric is named ``"loss"`` or ``"applied"``, or if `apply_if_all_finite` is not around
-        the whole chain. Also if updates, optimizer state, or what is not floating in `extra`
-        and the metrics would differ between workers; the message names the array.
+      ValueError: if `micro_batches` is below 1, or `loss_fn` takes other arguments. From the
+        step: if it is given arrays whose memory an earlier step has reused. While tracing: if a
+        parameter is an integer, if a worker's rows do not divide by `micro_batches`, if a metric is
+        named ``"loss"`` or ``"applied"``, or if `apply_if_all_finite` is not around the whole
+        chain. Also if updates, optimizer state, or what is not floating in `extra` and the metrics
+        would differ between workers; the message names the array.
     """
     check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
     loss_fn = with_extra(loss_fn)
@@ -148,7 +150,7 @@ def make_train_step(
         params, opt_state, extra = keep_placement(params, opt_state, extra, mesh, axis_name)
         return params, to_host(opt_state, kept), extra, metrics
 
-    return jax.jit(step, donate_argnums=(0, 1, 2) if donate else ())
+    return DonatingStep(step) if donate else jax.jit(step)
 
 
 def _check_differentiable(params: Any) -> None:

@@ -14,6 +14,7 @@ from jaxcompress._compat import vary
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.distributed.accumulation import accumulated
+from jaxcompress.distributed.donation import DonatingStep
 from jaxcompress.distributed.loss_function import checked, scaled, with_extra
 from jaxcompress.distributed.placement import (
     check_worker_axis,
@@ -103,7 +104,7 @@ def make_local_step(
         params, opt_state, extra, metrics = run(params, opt_state, extra, batch, weight)
         return *keep_placement(params, opt_state, extra, mesh, axis_name), metrics
 
-    return jax.jit(step, donate_argnums=(0, 1, 2) if donate else ())
+    return DonatingStep(step) if donate else jax.jit(step)
 
 
 def make_flush(

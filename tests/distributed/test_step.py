@@ -278,6 +278,20 @@ def test_parameters_state_and_extra_are_donated_and_the_batch_is_not():
     assert not any(x.is_deleted() for x in jax.tree.leaves((new, batch)))
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_donated_argument_is_refused_before_jax_sees_it(place):
+    # On several CPU devices JAX ends the process by a segmentation fault.
+    optimizer = optax.chain(compress(error_feedback(top_k(0.1))), optax.adam(0.1))
+    step, (params, state, extra, batch) = start(loss_of, {}, optimizer=optimizer)
+    used = [params, state]
+    new = [*step(params, state, extra, batch)[:2]]
+    new[place] = used[place]
+    with pytest.raises(
+        ValueError, match=r"gone, (float32|key).* earlier step has reused its memory"
+    ):
+        step(*new, extra, batch)
+
+
 def test_the_error_memory_is_written_in_place():
     """The compiled step holds no second memory beside the donated one, nor the sum of gradient and
     memory.
