@@ -51,9 +51,8 @@ def apply_if_all_finite(
 
     How it travels: one all-reduce of 4 bytes per step, and one more read of the gradients.
 
-    Guarantees: while gradients are finite, it changes no number. It does not see what becomes
-    infinite only after it, such as entries above 65,504 in ``cast("float16")``. For those, use
-    bfloat16.
+    Guarantees: while gradients are finite, it changes no number. It does not see what compression
+    does: ``cast("float16")`` sends entries above 65,504 as 65,504. For those, use bfloat16.
 
     Args:
       optimizer: An Optax chain with `compress` in it.
