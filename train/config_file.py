@@ -16,7 +16,9 @@ def read_yaml(path: Path, field_types: dict[str, Any]) -> dict[str, Any]:
     text = ""
     try:
         text = path.read_text(encoding="utf-8")
-        content = yaml.load(text, _StrictLoader)
+        loader = _StrictLoader(text)
+        loader.name = path.name  # in the positions of its errors
+        content = loader.get_single_data()
     except OSError as error:
         raise InputError(
             f"config file {str(path)!r} cannot be read: {error.strerror}.{_nearest(path)}"
