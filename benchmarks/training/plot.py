@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from benchmarks.common.plotting import colour, save, short
 from benchmarks.common.results import Row
-from benchmarks.training.table import final_bytes, groups, is_text, period_of
+from benchmarks.training.table import groups, is_text, period_of, sent_bytes
 
 # Groups of runs on the data of another group.
 SAME_DATA = {"dgc": "mnist", "mnist_periods": "mnist", "transformer_periods": "transformer"}
@@ -44,7 +44,7 @@ def _panel(axes: Axes, lines: list[list[Row]]) -> None:
         once = f", once in {period} steps" if period > 1 else ""
         remembers = any(name in text for name in ("error_feedback", "dgc", "dense"))
         axes.errorbar(
-            [final_bytes(line[0])],
+            [sent_bytes(line)],
             [mean],
             yerr=[[mean - min(values)], [max(values) - mean]],
             fmt="D" if "dgc" in text else "s" if period > 1 else "o",

@@ -1,5 +1,6 @@
 """The table of training runs: one line per config and compressor, over all its seeds."""
 
+import statistics
 from collections.abc import Iterable
 
 from benchmarks.common.pages import spread
@@ -25,8 +26,8 @@ def table(rows: Iterable[Row]) -> list[Row]:
             "perplexity": spread([float(one["test_perplexity"]) for one in group], 2)
             if is_text(first)
             else "",
-            "bytes sent per worker and step": _sent(first),
-            "times fewer": f"{int(first['dense_bytes_per_step']) / final_bytes(first):.1f}",
+            "bytes sent per worker and step": _sent(group),
+            "times fewer": f"{int(first['dense_bytes_per_step']) / sent_bytes(group):.1f}",
             "steps": f"{int(first['steps']):,}",
             "seconds": spread([float(one["seconds"]) for one in group], 0),
         }
@@ -46,25 +47,26 @@ def period_of(row: Row) -> int:
     return round(float(peak) / float(row["bytes_per_step"])) if peak else 1
 
 
-def final_bytes(row: Row) -> float:
-    """Bytes of a step at the end of the run.
+def sent_bytes(group: list[Row]) -> float:
+    """Bytes of a step: the mean over the steps of a run, and over the seeds.
 
-    Rows of earlier versions have one number for all steps.
+    Rows of earlier versions have those of the last step, or one number for all steps.
     """
-    return float(row.get("final_bytes_per_step") or row["bytes_per_step"])
-
-
-def _sent(row: Row) -> str:
-    """Bytes of a step at the end.
-
-    For a switch, also those of the choice that sends the most.
-    """
-    most = (
-        ""
-        if final_bytes(row) == float(row["bytes_per_step"])
-        else f" (at most {float(row['bytes_per_step']):,.0f})"
+    return statistics.fmean(
+        float(
+            row.get("mean_bytes_per_step")
+            or row.get("final_bytes_per_step")
+            or row["bytes_per_step"]
+        )
+        for row in group
     )
-    return f"{final_bytes(row):,.0f}{most}"
+
+
+def _sent(group: list[Row]) -> str:
+    """Bytes of a step; where steps differ, also those of the level that sends the most."""
+    mean, largest = sent_bytes(group), float(group[0]["bytes_per_step"])
+    most = "" if mean == largest else f" (at most {largest:,.0f})"
+    return f"{mean:,.0f}{most}"
 
 
 def seeds(rows: Iterable[Row]) -> str:

@@ -38,6 +38,21 @@ def test_a_switch_is_compared_by_what_it_sends_at_the_end():
     assert line["bytes sent per worker and step"] == "1,000"
 
 
+def test_levels_that_adapt_are_compared_by_their_mean_over_steps_and_seeds():
+    sent = {"final_bytes_per_step": "100"}
+    rows = [
+        row("adaptive(gain(0.1), dense(), sign())", 0.9, seed=seed)
+        | sent
+        | {"mean_bytes_per_step": mean}
+        for seed, mean in enumerate(("400", "600"))
+    ]
+    (line,) = table(rows)
+    assert (line["bytes sent per worker and step"], line["times fewer"]) == (
+        "500 (at most 1,000)",
+        "69.0",
+    )
+
+
 def test_perplexity_is_shown_for_text_alone():
     lines = table([row("dense()", 0.5), row("sign()", 0.5, group="lstm")])
     assert [line["perplexity"] for line in lines] == ["", "5.51"]
