@@ -17,19 +17,19 @@ from jaxcompress.ops.trees import sum_bits
 def arc_top_k(
     density: float, block: int = 1024, columns: int = 4, inner: Compressor = dense()
 ) -> Compressor:
-    """Keeps the ``k = max(1, round(density * rows))`` rows whose mean over workers seems largest.
+    """Keeps the ``k = max(1, round(density * rows))`` rows whose estimated average is largest.
 
-    The flattened array is cut into rows of `block` neighbours, the last one padded with zeros. With
-    a Gaussian matrix G (block x columns) from a shared key::
+    The flattened array is cut into rows of `block` consecutive entries; the last row is padded with
+    zeros. A key that all workers share gives a Gaussian matrix G (block x columns)::
 
         S = mean_w(X_w G)    rows: the k largest |S_i|    residual = 0 in these rows, X elsewhere
 
-    ``|S_i|^2 / columns`` is an unbiased estimate of ``|mean_w(X_w)_i|^2``. So the rows are those
-    that matter for the average, not for one worker.
+    ``|S_i|^2 / columns`` is an unbiased estimate of ``|mean_w(X_w)_i|^2``. So the rows that are
+    kept are large in the average, not only on one worker.
 
     How it travels: the sketch, ``32 columns / block`` bits per entry, by a dense all-reduce. Then
-    the ``k * block`` values, averaged by `inner`. All workers find the same indices, so none are
-    sent, and nothing grows with the workers.
+    the ``k * block`` values, averaged by `inner`. All workers find the same indices, so no indices
+    are sent, and no message grows with the number of workers.
 
     Guarantees: the law of `Reduced`; ``|residual| <= |x|`` with an exact `inner`. Biased: use it
     inside `error_feedback`. At density 1 it is dense.

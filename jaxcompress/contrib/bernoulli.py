@@ -18,24 +18,24 @@ def bernoulli(probability: float, inner: Compressor = dense(), rescale: bool = F
 
     ``sent_i = b_i x_i`` with ``P(b_i = 1) = p``, or ``b_i x_i / p`` with `rescale`;
     ``residual = x - sent``. The number of kept entries varies (`random_k` keeps a fixed number). So
-    the message has room for six standard deviations more than the mean. It overflows in one of 10^9
-    steps, and the excess entries are not sent.
+    the message has room for six standard deviations more entries than the mean. In one of 10^9
+    steps it has too little room, and the excess entries are not sent.
 
     How it travels: values in ``ceil(n p + 6 sqrt(n p (1 - p)) + 6 (1 - p))`` slots, averaged by
-    `inner`; the indices follow from the key. An all-reduce carries them, and nothing grows with the
-    workers.
+    `inner`; the indices follow from the key. An all-reduce averages the values, and no message
+    grows with the number of workers.
 
     Guarantees: without `rescale`, ``E|residual|^2 = (1 - p) |x|^2``: use it inside
     `error_feedback`. With `rescale` it is unbiased up to that rare step, and
-    ``E|residual|^2 = (1/p - 1) |x|^2``: use it alone or inside `control_variate`. `error_feedback`
-    refuses it below a probability of 2/3, since it would diverge. At probability 1 both are dense.
-    The average does not contain a NaN at an entry that is not drawn: use `apply_if_all_finite` to
-    detect it.
+    ``E|residual|^2 = (1/p - 1) |x|^2``: use it alone or inside `control_variate`. Below a
+    probability of 2/3, `error_feedback` refuses the rescaled form, since the memory would diverge.
+    At probability 1 both are dense. If a NaN is at an entry that is not drawn, the average does not
+    contain it: use `apply_if_all_finite` to detect the NaN.
 
     Args:
       probability: The probability of being kept, in (0, 1].
       inner: How the values travel: ``dense()``, ``cast("bfloat16")``, ``qsgd(8)``.
-      rescale: Divides by the probability.
+      rescale: Whether to divide kept entries by the probability.
 
     Returns:
       A `Compressor` with the state of `inner`.

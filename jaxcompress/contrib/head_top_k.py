@@ -13,11 +13,12 @@ from jaxcompress.ops.selection import check_density
 def head_top_k(density: float, heads: int, inner: Compressor = dense()) -> Compressor:
     """Keeps the ``k = max(1, round(density * heads))`` largest heads of each array, by 2-norm.
 
-    The heads of an array are the slices along its first axis of length `heads`. In Flax's attention
-    the kernels are (width, heads, head width) for queries, keys and values, and (heads, head width,
-    width) for the output. An array without such an axis is one head, so `compress` sends it dense.
-    Labels make sure which arrays are meant: ``partition({"heads": head_top_k(0.25, heads=8),
-    "rest": …}, by_path({"*/query/*": "heads", …}))``.
+    The heads of an array are its slices along the first axis whose length is `heads`. In Flax's
+    attention the kernels are (width, heads, head width) for queries, keys and values, and (heads,
+    head width, width) for the output. An array without such an axis is one head, so `compress`
+    sends it dense. Use labels to compress only the arrays of an attention layer:
+    ``partition({"heads": head_top_k(0.25, heads=8), "rest": …}, by_path({"*/query/*": "heads",
+    …}))``.
 
     How it travels: the values of k heads by `inner`, and k indices of ``ceil(log2(heads))`` bits.
 

@@ -15,20 +15,21 @@ from jaxcompress.ops.selection import check_block, check_density, num_kept, take
 def importance_sampled(
     density: float, block: int = 1024, inner: Compressor = dense()
 ) -> Compressor:
-    """Draws ``k = max(1, round(density * row))`` entries per block, with probability by magnitude.
+    """Draws ``k = max(1, round(density * row))`` entries per block, large ones more probably.
 
     ``sent_i = x_i / p_i`` if i is drawn, and 0 otherwise; ``residual = x - sent``. The
     probabilities are ``p_i = min(1, lambda |x_i|)`` with lambda such that ``sum p_i = k``. Among
-    all unbiased ways to send k entries they have the least variance. Systematic sampling draws
-    exactly k, from one random number u per block: the entries at which the running sum of p passes
-    u, u + 1, and so on. Workers draw independently.
+    all unbiased ways to send k entries, these probabilities give the least variance. Systematic
+    sampling draws exactly k entries from one random number u per block: those at which the running
+    sum of p passes u, u + 1, and so on. Workers draw independently.
 
     How it travels: k values per block by `inner`, and k indices of ``ceil(log2(block))`` bits.
 
-    Guarantees: unbiased with an unbiased `inner`; ``E|residual|^2 <= (row/k - 1) |x|^2``. It is
-    much less where few entries are large: ``(|x|_1 / (sqrt(k) |x|))^2 - 1`` while no p reaches 1.
-    It needs no error memory: use it alone or inside `control_variate`. `error_feedback` refuses it
-    at low densities, where it diverges; `block_top_k` contracts there. At density 1 it is dense.
+    Guarantees: unbiased with an unbiased `inner`; ``E|residual|^2 <= (row/k - 1) |x|^2``. The error
+    is much smaller where few entries are large: the factor of ``|x|^2`` is
+    ``(|x|_1 / (sqrt(k) |x|))^2 - 1`` while no p reaches 1. The compressor needs no error memory:
+    use it alone or inside `control_variate`. At low densities `error_feedback` refuses it, since
+    the memory would diverge; use `block_top_k` there, which contracts. At density 1 it is dense.
 
     Args:
       density: The fraction drawn, in (0, 1].

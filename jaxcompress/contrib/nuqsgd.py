@@ -22,8 +22,8 @@ def nuqsgd(bits: int, group: int = 512) -> Compressor:
     """Rounds at random to the levels 0, ``2^-s``, …, 1/4, 1/2, 1 times the 2-norm of the group.
 
     ``s = 2^(bits - 1) - 2``. An entry between two levels is rounded up or down so that
-    ``E[residual] = 0``. Normalised gradients are mostly small; the levels are dense there, while
-    those of `qsgd` are evenly spaced.
+    ``E[residual] = 0``. Most entries are small relative to the norm. The levels are close together
+    near zero, while those of `qsgd` are evenly spaced.
 
     How it travels: `bits` bits per entry, packed, and one float32 per group; with more workers in
     two phases (see `gathered`).
@@ -31,9 +31,9 @@ def nuqsgd(bits: int, group: int = 512) -> Compressor:
     Guarantees, for float32 in its normal range: unbiased;
     ``E|residual|^2 <= (1/8 + min(l sqrt(g), l^2 g / 4)) |x|^2`` with the smallest level
     ``l = 2^-s`` and groups of g. Zeros stay zeros. A group with an infinite or NaN entry decodes to
-    NaN. From 4 bits on the bound is 0.16 for groups of 512, and it also works inside
-    `error_feedback`. With 2 or 3 bits the bound is above 1, and `error_feedback` refuses it: use
-    `control_variate`, or `int2` to nearest.
+    NaN. From 4 bits on, the bound is 0.16 for groups of 512, and the compressor also works inside
+    `error_feedback`. With 2 or 3 bits the bound is above 1, and `error_feedback` refuses the
+    compressor: use `control_variate`, or `int2`, which rounds to the nearest level.
 
     Args:
       bits: Bits of one entry, from 2 (levels -1, 0, 1) to 8.

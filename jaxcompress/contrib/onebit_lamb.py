@@ -46,29 +46,31 @@ def scale_by_onebit_lamb(
     factor_max: int | float = 4.0,
     factor_threshold: int | float = 0.1,
 ) -> optax.GradientTransformationExtraArgs:
-    """LAMB on dense averages first; then with a frozen variance and a compressed momentum.
+    """LAMB with dense averages at first; then with a frozen variance and a compressed momentum.
 
-    The momentum, the frozen variance and their step d are those of `onebit_adam`. LAMB scales the
-    step of each array, weight decay included, by a trust ratio ``|x| / |d + weight_decay x|``,
-    which is 1 where a norm is zero. The first T steps are those of ``optax.lamb``. After them,
-    compression errors would change that ratio. Instead, for each array::
+    The momentum, the frozen variance and the step d that follows from them are those of
+    `onebit_adam`. LAMB scales the step of each array, weight decay included, by a trust ratio
+    ``|x| / |d + weight_decay x|``, which is 1 where a norm is zero. The first T steps are those of
+    ``optax.lamb``. After them, compression errors would change the trust ratio. So the later steps
+    use, for each array::
 
         c   = the running mean of the ratios of the first T steps, with decay coeff_beta
         g   = (m_t - b1 m_{t-1}) / (1 - b1)            the gradient implied by the new momentum
-        u_t = b2 u_{t-1} + (1 - b2) g^2                the variance that goes on, u_T = v_T
+        u_t = b2 u_{t-1} + (1 - b2) g^2                a variance that is not frozen, u_T = v_T
         r   = max over entries of (sqrt(v_T / (1 - b2^T)) + eps) / (sqrt(u_t / (1 - b2^t)) + eps)
         r   = r p + 1 - p,  p = min(1, |d| / |d + weight_decay x|)
         r   = clip(r, factor_min, factor_max)
         r   = clip(r, (1 - h) r_{t-1}, (1 + h) r_{t-1}),  h = factor_threshold
         step = c r (d + weight_decay x)
 
-    The maximum leaves out entries without variance, and ``r_T = 1``. So a layer whose gradients
-    have shrunk since the freeze takes larger steps, as with a variance that is not frozen, but
-    within bounds and gradually. The paper also scales the momenta of all layers to one size before
-    they share one scale; here no two arrays share a scale.
+    The maximum leaves out entries whose variance is zero, and ``r_T = 1``. So a layer whose
+    gradients have shrunk since the freeze takes larger steps, as it would with a variance that is
+    not frozen. But the factor r has bounds and changes gradually. In the paper, all layers share
+    one scale for compression, so the paper first scales the momenta of all layers to one size. Here
+    no two arrays share a scale.
 
-    Like `compress`, it is the network boundary of its chain: it takes local gradients and gives the
-    same update on all workers. It needs the parameters.
+    Like `compress`, this link takes the gradients of one worker, and returns an update that is the
+    same on all workers. Its `update` needs the parameters.
 
     How it travels: in the first T steps the gradient, by a dense all-reduce; then the momentum, as
     `average` sends it. With `sign` that is one bit per entry and one float32 per 4,096. One
@@ -79,7 +81,7 @@ def scale_by_onebit_lamb(
     Args:
       average: A `compress` for the momentum, with an error memory:
         ``compress(error_feedback(sign()))``.
-      freeze_step: T, at least 1; None finds it as `onebit_adam` does.
+      freeze_step: T, at least 1; with None, T is found as in `onebit_adam`.
       b1: Decay of the momentum, in [0, 1).
       b2: Decay of the variance, in [0, 1).
       eps: Added to the square root, above 0.
@@ -204,8 +206,8 @@ def onebit_lamb(
 ) -> optax.GradientTransformationExtraArgs:
     """`scale_by_onebit_lamb` with a learning rate.
 
-    `weight_decay` is added to the step before the trust ratio, as in ``optax.lamb``, and is no part
-    of the momentum.
+    `weight_decay` is added to the step before the trust ratio, as in ``optax.lamb``, and is not
+    part of the momentum.
 
     Args:
       learning_rate: A number or a schedule.

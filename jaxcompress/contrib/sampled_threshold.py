@@ -26,11 +26,12 @@ def sampled_threshold(
 ) -> Compressor:
     """Keeps the ``k = max(1, round(density * n))`` largest entries, by a threshold from a sample.
 
-    The indices are those of `top_k`. Deep Gradient Compression sorts a sample of 0.1 to 1 %, takes
-    its quantile as a threshold, and corrects it where too many entries exceed it. Here one pass
-    counts several quantiles, and takes the highest that k entries reach. Of these entries, at most
-    2 k, it keeps the k largest by magnitude, never by position. Where no quantile fits, as in an
-    array that is almost all zeros, an exact search replaces it.
+    The indices are those of `top_k`. Deep Gradient Compression sorts a sample of 0.1 to 1 % of the
+    entries, takes a quantile of the sample as the threshold, and corrects the threshold where too
+    many entries exceed it. Here one pass counts the entries above several quantiles, and takes the
+    highest quantile that at least k entries reach. Of these entries, at most 2 k, it keeps the k
+    largest by magnitude, never by position. Where no quantile fits, as in an array that is almost
+    all zeros, an exact search finds the k largest entries.
 
     How it travels: as `top_k`: k values by `inner`, and k indices in the fewest bits.
 

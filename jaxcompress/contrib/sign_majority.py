@@ -19,18 +19,19 @@ GROUP = 1024
 def sign_majority() -> Compressor:
     """Every worker sends the sign of every entry, and all take the majority's sign.
 
-    ``mean_i = sign(sum_w sign(x_w,i))``, 1 or -1 whatever the size of the gradient, and
-    ``residual = x - mean``. So the learning rate is the size of a step: 10^-4 to 10^-3, and weight
-    decay must be tuned with it. An entry that is exactly zero votes plus, and a tie counts as plus.
-    But a block of 1,024 zeros does not vote, and a block in which all votes tie stays zero.
+    ``mean_i = sign(sum_w sign(x_w,i))`` and ``residual = x - mean``. The mean is 1 or -1, whatever
+    the size of the gradient. So the learning rate is the size of a step: take 10^-4 to 10^-3, and
+    tune weight decay together with it. An entry that is exactly zero votes plus, and a tie counts
+    as plus. But a block of 1,024 zeros does not vote, and a block in which all votes tie stays
+    zero.
 
     How it travels: one bit per entry and one more per 1,024. With more workers it travels in two
     phases (see `gathered`): the owner of a shard counts the votes and sends the result in one bit
     per entry.
 
-    Guarantees: the law of `Reduced`. But the mean is a vote and no estimate of the average, so the
-    residual does not contract: `error_feedback` refuses it. `sign` inside `error_feedback` is the
-    form that converges as SGD does. A worker's NaN votes plus.
+    Guarantees: the law of `Reduced`. But the mean is a vote, not an estimate of the average, so the
+    residual does not contract, and `error_feedback` refuses the compressor. To converge as SGD
+    does, use `sign` inside `error_feedback`. A worker's NaN votes plus.
 
     Returns:
       A `Compressor` without state.

@@ -13,17 +13,17 @@ from jaxcompress.ops.matrix_view import low_rank_shape
 def svd(rank: int) -> Compressor:
     """Sends the `rank` largest singular values of each array, with their vectors.
 
-    ``residual = M - U_r S_r V_r^T`` of the worker's own n x m matrix, the one that `power_sgd`
-    sees. It is the reference for `power_sgd`: it is slow and its messages grow with the workers. It
-    shows how much a low rank can keep at best.
+    ``residual = M - U_r S_r V_r^T``, where M is the worker's own n x m matrix, as in `power_sgd`.
+    `svd` is a reference for `power_sgd`: it shows how much a low rank can keep at best. But it is
+    slow, and its messages grow with the number of workers.
 
     How it travels: ``U_r S_r`` and ``V_r``, ``32 r (n + m)`` bits, all-gathered, since every worker
     has its own basis.
 
     Guarantees: ``|residual|^2`` is the sum of the squared singular values beyond `rank`, the least
-    of all matrices of that rank, and at most ``(1 - r / min(n, m)) |x|^2``. Biased: use it inside
-    `error_feedback`. At full rank it is dense. An array with an infinite or NaN entry decodes to
-    NaN.
+    error of all matrices of that rank, and at most ``(1 - r / min(n, m)) |x|^2``. Biased: use it
+    inside `error_feedback`. At full rank it is dense. An array with an infinite or NaN entry
+    decodes to NaN.
 
     Args:
       rank: Singular values kept, at least 1; at most ``min(n, m)`` are used.

@@ -35,7 +35,7 @@ def scale_by_zero_one_adam(
     b2: int | float = 0.999,
     eps: int | float = 1e-8,
 ) -> optax.GradientTransformationExtraArgs:
-    """Adam with dense gradients in ever rarer steps, and a compressed momentum in all others.
+    """Adam with dense gradients in ever fewer steps, and a compressed momentum in all others.
 
     Dense steps update the variance. The j-th update, j = 0, 1, …, is at step k_j, with k_0 = 0::
 
@@ -46,17 +46,17 @@ def scale_by_zero_one_adam(
         step = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^j)) + eps)
 
     Here t counts the steps and j the updates of the variance, which are at most 2^20 steps apart.
-    So the variance is never frozen for good, as it is in `onebit_adam`. From the first compressed
+    So the variance is never frozen for good, unlike in `onebit_adam`. From the first compressed
     step on, steps are clipped as in `onebit_adam`. An entry without a gradient in any dense step so
     far does not move.
 
     The paper also has local steps, which send nothing between two synchronisations. Parameters then
-    differ between workers, which `make_train_step` forbids: JAX proves that replicas are equal. So
-    here workers synchronise in every step: the paper's algorithm with a synchronisation interval of
-    1.
+    differ between workers. `make_train_step` does not allow this, since JAX checks that replicas
+    are equal. So here workers synchronise in every step. This is the paper's algorithm with a
+    synchronisation interval of 1.
 
-    Like `compress`, it is the network boundary of its chain: it takes local gradients and gives the
-    same update on all workers.
+    Like `compress`, this link takes the gradients of one worker, and returns an update that is the
+    same on all workers.
 
     How it travels: in about ``updates_per_interval * log2(1 + steps / updates_per_interval)`` steps
     the gradient, by a dense all-reduce. In all others the momentum, as `average` sends it: with
@@ -69,9 +69,10 @@ def scale_by_zero_one_adam(
     Args:
       average: A `compress` for the momentum, with an error memory:
         ``compress(error_feedback(sign()))``.
-      freeze_step: The step from which on the variance stays, at least 1; None keeps updating it.
-      updates_per_interval: Updates of the variance before the distance between them doubles, at
-        least 1.
+      freeze_step: The step from which on the variance is frozen, at least 1; None keeps updating
+        it.
+      updates_per_interval: Updates of the variance before the number of steps between them doubles,
+        at least 1.
       b1: Decay of the momentum, in [0, 1).
       b2: Decay of the variance, in [0, 1).
       eps: Added to the square root, above 0.
@@ -134,7 +135,7 @@ def zero_one_adam(
 ) -> optax.GradientTransformationExtraArgs:
     """`scale_by_zero_one_adam` with weight decay and a learning rate.
 
-    `weight_decay` is decoupled, as in ``optax.adamw``, and is no part of the momentum.
+    `weight_decay` is decoupled, as in ``optax.adamw``, and is not part of the momentum.
 
     Args:
       learning_rate: A number or a schedule.

@@ -15,10 +15,11 @@ def clip_by_local_norm(
     """Clips each worker's contribution to the average at the norm ``max_norm / sqrt(workers)``.
 
     A worker contributes ``g / workers``, so its own gradient g is clipped at the norm
-    ``max_norm * sqrt(workers)``. Gradients that are pure noise are orthogonal in expectation;
-    clipped like this they average to the norm `max_norm`. So this is the local form of clipping the
-    average there. The common part of the gradients does not average out: the more they agree, the
-    longer the average, at most ``max_norm * sqrt(workers)``.
+    ``max_norm * sqrt(workers)``. Gradients that are pure noise are orthogonal in expectation: if
+    they are clipped like this, their average has the norm `max_norm`. So this is the local form of
+    clipping the average at `max_norm`. The common part of the gradients does not average out: the
+    more the gradients agree, the larger the norm of the average, up to
+    ``max_norm * sqrt(workers)``.
 
     In the paper, each worker divides its gradient by the number of workers before the sum. Clipping
     the undivided gradient at ``max_norm / sqrt(workers)`` would clip the average at

@@ -26,7 +26,7 @@ def demo(
 ) -> optax.GradientTransformationExtraArgs:
     """DeMo: sends a part of each worker's momentum, and steps by the signs of the average.
 
-    With the cosine transform DCT of tiles of 64 x 64, worker w computes::
+    DCT is the discrete cosine transform of each tile of 64 x 64 entries. Worker w computes::
 
         m_w  = decay m_w + g_w
         q_w  = the `kept` largest entries of DCT(m_w) in each tile
@@ -35,22 +35,25 @@ def demo(
 
     The momentum is an error memory that decays. So this is `compress` of
     ``error_feedback(dct(block_top_k(kept / 4096, block=4096)), decay)``, followed by
-    ``optax.scale_by_sign``. With a schedule the memory is rescaled, as if every gradient entered
-    the momentum times its learning rate. Like `compress`, it takes local gradients and gives the
-    same update on all workers.
+    ``optax.scale_by_sign``. With a learning-rate schedule, the memory is rescaled as if every
+    gradient had been multiplied by the learning rate of its step before it was added to the
+    momentum. Like `compress`, `demo` takes the gradients of one worker, and returns an update that
+    is the same on all workers.
 
-    The sign of zero is zero. A tile of which no worker sends anything does not move in that step,
-    but for its weight decay. This happens to tiles with a side below 64, and to vectors, which have
-    tiles of 64 entries: `dct` puts several of them into one block, whose `kept` largest are sent.
+    The sign of zero is zero. If no worker sends anything of a tile, the parameters of this tile do
+    not change in that step, except by weight decay. This happens to tiles with a side below 64, and
+    to vectors, which have tiles of 64 entries: `dct` puts several such tiles into one block, and
+    only the `kept` largest coefficients of the block are sent.
 
-    The authors' code differs in three places. It divides a coefficient by the number of workers
-    that sent it, not by that of all workers: where workers send different coefficients, a sign can
-    differ. A side of its tiles is the largest divisor of the array's side up to 64. Of each tile
-    it sends 32 coefficients, however small the tile is.
+    The authors' code differs in three places. It divides the sum of a coefficient by the number of
+    workers that sent this coefficient, not by the number of all workers: where workers send
+    different coefficients, a sign can differ. The side of a tile is the largest divisor of the
+    array's side that is at most 64. It sends 32 coefficients of each tile, however small the tile
+    is.
 
     How it travels: 32 indices of 12 bits and 32 values of 32 bits for each 4,096 parameters: 0.34
-    bits per parameter and step. Among more than four workers it usually takes two phases, which
-    select once more, in the average: see `two_phase`.
+    bits per parameter and step. With more than four workers, the messages usually travel in two
+    phases, which select coefficients a second time, from the average: see `two_phase`.
 
     Guarantees: replicas are equal to the last bit. With ``kept=4096`` it is
     ``optax.sign_sgd(learning_rate)`` on averaged gradients.

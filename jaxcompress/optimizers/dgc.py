@@ -37,8 +37,8 @@ def dgc(
 ) -> optax.GradientTransformationExtraArgs:
     """Local clipping, momentum correction, masking and density warm-up in one link of a chain.
 
-    It chains `clip_by_local_norm`, `compress` with `momentum_correction` around `dgc_warmup`, and
-    `add_decayed_weights_with_momentum`. The learning rate comes after it:
+    `dgc` chains `clip_by_local_norm`, `compress` with `momentum_correction` around `dgc_warmup`,
+    and `add_decayed_weights_with_momentum`. Apply the learning rate after it:
     ``optax.chain(dgc(), optax.sgd(0.1))``, where ``optax.sgd`` must have no momentum of its own.
 
     How it travels: as `top_k`, with the density of the step.
@@ -50,17 +50,18 @@ def dgc(
     Args:
       density: The final fraction of each array that is sent, in (0, 1].
       momentum: The fraction of the velocity that is kept, in [0, 1).
-      nesterov: Whether updates look one step ahead.
-      masking: Whether sent entries lose their velocity, in arrays whose residual is not zero.
+      nesterov: Whether to use Nesterov momentum.
+      masking: Whether to set the velocity of sent entries to zero. Arrays whose residual is zero
+        keep their velocity.
       max_norm: As for `clip_by_local_norm`: each worker's contribution to the average is clipped at
         ``max_norm / sqrt(workers)``; None does not clip.
-      weight_decay: Factor of the L2 gradient, at least 0. It never enters the compressor, but has
-        the same momentum.
+      weight_decay: Factor of the L2 gradient, at least 0. The L2 gradient is not compressed, but
+        has the same momentum.
       decay_mask: Which parameters decay, as for ``optax.add_decayed_weights``; None for all.
       warmup_steps: Steps at each of the four larger densities, 25 %, 6.25 %, 1.56 % and 0.39 %; 0
         begins with `density`.
-      warmup_epochs: The same in epochs of `steps_per_epoch` steps: 1 in the paper. Give one of the
-        two.
+      warmup_epochs: The same in epochs of `steps_per_epoch` steps; the paper uses 1. Give only one
+        of `warmup_steps` and `warmup_epochs`.
       steps_per_epoch: As for `dgc_warmup`.
       axis_name: The axis of the workers.
       min_compression_rate: As for `compress`.
@@ -173,14 +174,14 @@ def add_decayed_weights_with_momentum(
 ) -> optax.GradientTransformation:
     """Adds an L2 gradient with its own momentum: ``t = momentum t + weight_decay p``.
 
-    It is for a chain whose gradients get their momentum before the average. The sum is then SGD
-    with momentum and weight decay. The compressor does not see the decay, which is the same on all
-    workers and needs no network.
+    Use it in a chain that applies the momentum of the gradients before the average. The chain is
+    then SGD with momentum and weight decay. The weight decay is not compressed: it is the same on
+    all workers, so nothing has to be sent.
 
     Args:
       weight_decay: Factor of the parameters, at least 0 and finite.
       momentum: The momentum of the gradients.
-      nesterov: Whether the gradients use Nesterov's step.
+      nesterov: Whether the momentum of the gradients is Nesterov's.
       mask: Which parameters decay, a tree of bools or a function that returns one; None for all.
 
     Raises:

@@ -29,11 +29,12 @@ def scale_by_onebit_adam(
     b2: int | float = 0.999,
     eps: int | float = 1e-8,
 ) -> optax.GradientTransformationExtraArgs:
-    """Adam on dense averages first; then with a frozen variance and a compressed momentum.
+    """Adam with dense averages at first; then with a frozen variance and a compressed momentum.
 
-    Adam's variance is not linear in the gradients, so compression errors do not average out of it.
-    So the first T steps average gradients dense and learn the variance, which is then frozen. After
-    that, worker w sends its momentum, which is linear::
+    Adam's variance is not linear in the gradients, so compression errors do not average out in the
+    variance. Therefore the first T steps average the gradients dense, without compression, and
+    estimate the variance. Then the variance is frozen. After that, worker w sends its momentum,
+    which is linear in the gradients::
 
         m_w  = b1 m + (1 - b1) g_w
         m    = the compressed average of all m_w, on every worker
@@ -41,31 +42,31 @@ def scale_by_onebit_adam(
 
     The first T steps are those of ``optax.adam``. With `freeze_step` None, the variance freezes
     once its bias-corrected norm has settled. That is the first step t > D = 1 / (1 - b2) at which
-    ``|v_t|_1`` and ``|v_{t-D}|_1`` differ by at most 4 % (the paper's 0.96, in both directions).
-    Gradients that keep shrinking never freeze it: then give the step. Usual values are 15 to 25 %
-    of all steps, and not before a learning-rate warm-up has ended.
+    ``|v_t|_1`` and ``|v_{t-D}|_1`` differ by at most 4 % (the paper's 0.96, in both directions). If
+    the gradients keep shrinking, the variance never freezes: then give `freeze_step`. Usual values
+    are 15 to 25 % of all steps, and not before the end of a learning-rate warm-up.
 
     One bit cannot encode zero. An entry with a small momentum oscillates by the mean magnitude of
-    its group, and its variance may be very small. So steps are clipped to the longest that Adam can
-    take for any gradients, ``B = (1 - b1) / sqrt((1 - b2) (1 - b1^2 / b2))``, 7.3 by default (no
-    bound if b1^2 >= b2). An entry whose variance is zero had no gradient in T steps: its momentum
-    is set to zero, and it never moves again. So freeze late enough for every parameter to have been
-    used. The paper does neither.
+    its group, and its variance may be very small. So steps are clipped to the longest step that
+    Adam can take for any gradients, ``B = (1 - b1) / sqrt((1 - b2) (1 - b1^2 / b2))``, 7.3 by
+    default (no bound if b1^2 >= b2). An entry whose variance is zero had no gradient in T steps:
+    its momentum is set to zero, and it never moves again. So choose T so large that every parameter
+    has had a gradient by then. The paper neither clips the steps nor stops such entries.
 
-    Like `compress`, it is the network boundary of its chain: it takes local gradients and gives the
-    same update on all workers. Clipping before it is local to a worker.
+    Like `compress`, this link takes the gradients of one worker, and returns an update that is the
+    same on all workers. Clipping before this link acts on the gradients of one worker.
 
     How it travels: in the first T steps the gradient, by a dense all-reduce; then the momentum, as
     `average` sends it. With `sign` that is one bit per entry and one float32 per 4,096. One
     compiled program holds both kinds of steps.
 
     Guarantees: replicas are equal to the last bit, in both phases. With ``compress(dense())`` it is
-    Adam with a variance that is frozen after T steps, and clipped steps.
+    Adam whose variance is frozen after T steps and whose steps are clipped.
 
     Args:
       average: A `compress` for the momentum, with an error memory:
         ``compress(error_feedback(sign()))``.
-      freeze_step: T, at least 1; None finds it.
+      freeze_step: T, at least 1; with None, T is found as described above.
       b1: Decay of the momentum, in [0, 1).
       b2: Decay of the variance, in [0, 1).
       eps: Added to the square root, above 0.
@@ -112,7 +113,7 @@ def onebit_adam(
 ) -> optax.GradientTransformationExtraArgs:
     """`scale_by_onebit_adam` with weight decay and a learning rate.
 
-    `weight_decay` is decoupled, as in ``optax.adamw``, and is no part of the momentum.
+    `weight_decay` is decoupled, as in ``optax.adamw``, and is not part of the momentum.
 
     Args:
       learning_rate: A number or a schedule.
