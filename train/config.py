@@ -21,7 +21,9 @@ class Config:
     tiny_shakespeare.
     """
     data_dir: str | None = None
-    """Folder of the prepared TFDS data sets; None means the environment variable TFDS_DATA_DIR."""
+    """Folder of the prepared TFDS data sets; None means the environment variable TFDS_DATA_DIR, or
+    ~/tensorflow_datasets without it.
+    """
     context: int = 64
     """Characters in an example of text, at least 1; ignored for images."""
     evaluate_on: Literal["test", "validation"] = "test"

@@ -21,9 +21,9 @@ def sign_majority() -> Compressor:
 
     ``mean_i = sign(sum_w sign(x_w,i))`` and ``residual = x - mean``. The mean is 1 or -1, whatever
     the size of the gradient. So the learning rate is the size of a step: take 10^-4 to 10^-3, and
-    tune weight decay together with it. An entry that is exactly zero votes plus, and a tie counts
-    as plus. But a block of 1,024 zeros does not vote, and a block in which all votes tie stays
-    zero.
+    tune weight decay together with it. An entry that is exactly zero votes plus, but a block of
+    1,024 zeros does not vote. A tie counts as plus, except in a block in which every entry ties:
+    its mean is zero.
 
     How it travels: one bit per entry and one more per 1,024. With more workers it travels in two
     phases (see `gathered`): the owner of a shard counts the votes and sends the result in one bit

@@ -46,9 +46,9 @@ def scale_by_zero_one_adam(
         step = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^j)) + eps)
 
     Here t counts the steps and j the updates of the variance, which are at most 2^20 steps apart.
-    So the variance is never frozen for good, unlike in `onebit_adam`. From the first compressed
-    step on, steps are clipped as in `onebit_adam`. An entry without a gradient in any dense step so
-    far does not move.
+    So without `freeze_step` the variance never stays as it is, unlike in `onebit_adam`. From the
+    first compressed step on, steps are clipped as in `onebit_adam`. An entry without a gradient in
+    any dense step so far does not move.
 
     The paper also has local steps, which send nothing between two synchronisations. Parameters then
     differ between workers. `make_train_step` does not allow this, since JAX checks that replicas

@@ -42,9 +42,9 @@ def scale_by_onebit_adam(
 
     The first T steps are those of ``optax.adam``. With `freeze_step` None, the variance freezes
     once its bias-corrected norm has settled. That is the first step t > D = 1 / (1 - b2) at which
-    ``|v_t|_1`` and ``|v_{t-D}|_1`` differ by at most 4 % (the paper's 0.96, in both directions). If
-    the gradients keep shrinking, the variance never freezes: then give `freeze_step`. Usual values
-    are 15 to 25 % of all steps, and not before the end of a learning-rate warm-up.
+    ``|v_t|_1`` and ``|v_{t-D}|_1`` differ by at most 4 %. If the gradients keep shrinking, the
+    variance never freezes: then give `freeze_step`. Usual values are 15 to 25 % of all steps, and
+    not before the end of a learning-rate warm-up.
 
     One bit cannot encode zero. An entry with a small momentum oscillates by the mean magnitude of
     its group, and its variance may be very small. So steps are clipped to the longest step that
