@@ -102,7 +102,7 @@ def test_the_last_step_ends_its_period():
 def test_a_finished_run_says_that_it_is(uninterrupted, capsys):
     config, summary = uninterrupted
     assert train(config) == summary
-    assert "has finished after step 22: this is its summary" in capsys.readouterr().err
+    assert "had finished after step 22: nothing was trained." in capsys.readouterr().err
 
 
 def test_hierarchical_averages_have_no_period():

@@ -58,6 +58,7 @@ NOTHING_MEASURED = {
     "sharded_training": {"measure": False},
     "time_to_accuracy": {"workers": ()},
     "training": {"only": ("table",)},
+    "unsent": {"only": ("table",)},
 }
 
 
