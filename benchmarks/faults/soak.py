@@ -5,7 +5,8 @@
 
 Faults are drawn with a seed: SIGKILL of one process or both, SIGTERM, SIGSTOP for some seconds.
 After each the same command is given again, if the run has ended. When the time is over, the run is
-trained to the same step without faults, and the arrays are compared.
+trained to the same step without faults, and the arrays are compared. The memory of that second run
+early and at its end shows whether it grows.
 """
 
 import dataclasses
@@ -64,7 +65,11 @@ def main(options: Options) -> int:
         saved = [int(path.parent.name) for path in faulty.glob("run/checkpoints/*/sha256.json")]
         step = max(step for step in saved if step % SAVE_EVERY == 0)
         with Cluster(calm, *OPTIONS, "--keep-checkpoints", "100000") as cluster:
+            tenth = max(step // 10 // SAVE_EVERY, 1) * SAVE_EVERY
+            cluster.wait_for_checkpoint(tenth, 60 * options.minutes)
+            early = cluster.resident_bytes()
             cluster.wait_for_checkpoint(step, 60 * options.minutes)
+            late = cluster.resident_bytes()
         differing = differing_arrays(faulty / "run", calm / "run", step)
     require(not differing, f"other bits than in the run without a fault: {differing}")
     row = environment() | {
@@ -75,8 +80,9 @@ def main(options: Options) -> int:
         "kinds": ", ".join(f"{count} times {name}" for name, count in counts.items()),
         "steps": step,
         "differing_arrays": len(differing),
-        "first_megabytes": round(memory[0] / 1e6),
         "largest_megabytes": round(max(memory) / 1e6),
+        "calm_early_megabytes": round(early / 1e6),
+        "calm_late_megabytes": round(late / 1e6),
         "command": f"python -m benchmarks.faults.soak --minutes {options.minutes:g}"
         f" --every {options.every:g} --seed {options.seed}",
     }
@@ -89,9 +95,10 @@ def sentence(row: Row) -> str:
     """A row in words."""
     return (
         f"A run of {row['steps']} steps and {row['minutes']} minutes, with {row['faults']}"
-        f" ({row['kinds']}), ended with the same bits as one without. Process 0 took"
-        f" {row['first_megabytes']} MB before the first fault, and at most"
-        f" {row['largest_megabytes']} MB before any other (`{row['command']}`)."
+        f" ({row['kinds']}), ended with the same bits as one without. Process 0 took at most"
+        f" {row['largest_megabytes']} MB before a fault; without faults"
+        f" {row['calm_early_megabytes']} MB after a tenth of the steps, and"
+        f" {row['calm_late_megabytes']} MB at the end (`{row['command']}`)."
     )
 
 
