@@ -71,7 +71,7 @@ def summary(command, environment=None):
         timeout=240,
     )
     assert done.returncode == 0, done.stderr
-    assert "2 workers in 2 processes" in done.stderr
+    assert "  workers     2 in 2 processes\n" in done.stderr
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
