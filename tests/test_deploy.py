@@ -11,6 +11,7 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 import yaml
+from fast_compilation import FAST_COMPILATION
 from train_helpers import ENVIRONMENT
 
 from train.config import load_config
@@ -65,7 +66,7 @@ def summary(command, environment=None):
     done = subprocess.run(
         [*command, *RUN],
         cwd=REPOSITORY,
-        env=clean | ENVIRONMENT | (environment or {}),
+        env=clean | ENVIRONMENT | {"XLA_FLAGS": FAST_COMPILATION} | (environment or {}),
         capture_output=True,
         text=True,
         timeout=240,

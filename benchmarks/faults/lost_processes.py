@@ -118,8 +118,7 @@ def stopped_for(folder: Path, seconds: float) -> Found:
 
 def terminated_one(folder: Path) -> Found:
     """SIGTERM to one of three processes, as of a scheduler that takes its machine away."""
-    epochs = 20
-    with Cluster(folder, "--epochs", str(epochs), processes=3) as cluster:
+    with Cluster(folder, "--epochs", str(EPOCHS), processes=3) as cluster:
         cluster.wait_for_step(30)
         cluster.signal(signal.SIGTERM, [1])
         ended = cluster.wait(60.0)
@@ -129,9 +128,9 @@ def terminated_one(folder: Path) -> Found:
         lines = {cluster.last_line(rank) for rank in range(3)}
         require(len(lines) == 1, lines)
         seconds, lost = max(each.seconds for each in ended.values()), steps_lost(cluster)
-    with Cluster(folder, "--epochs", str(epochs), processes=3) as cluster:
+    with Cluster(folder, "--epochs", str(EPOCHS), processes=3) as cluster:
         cluster.finish()
-    require_identical(cluster.workdir, epochs, 3)
+    require_identical(cluster.workdir, EPOCHS, 3)
     return Found("all save the same step, code 143; resumed bit-identical", seconds, lost)
 
 

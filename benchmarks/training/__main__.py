@@ -40,7 +40,6 @@ class Options:
             "digits",
             "mnist",
             "dgc",
-            "mnist_adaptive",
             "mnist_periods",
             "transformer_periods",
             "cifar10",

@@ -45,7 +45,7 @@ RUNS = [
     ),
     *(Run("mnist", "configs/mnist_top_k.yaml", compressor) for compressor in MNIST),
     Run("dgc", "configs/mnist_dgc.yaml"),
-    Run("mnist_adaptive", "configs/mnist_adaptive.yaml"),
+    Run("mnist", "configs/mnist_adaptive.yaml"),
     Run("mnist_periods", "configs/mnist_diloco.yaml"),
     Run("mnist_periods", "configs/mnist_sparse_loco.yaml"),
     Run("mnist_periods", "configs/mnist_demo.yaml"),

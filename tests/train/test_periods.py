@@ -153,7 +153,11 @@ def rows_of(tree):
 
 
 @pytest.mark.parametrize(
-    ("period", "vmap"), [(5, False), (None, True)], ids=["period, devices", "every step, vmap"]
+    ("period", "vmap"),
+    [
+        pytest.param(5, False, id="period, devices"),
+        pytest.param(None, True, id="every step, vmap", marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_resumes_with_other_workers_and_keeps_the_means(
     period, vmap, tmp_path, restored, capsys
@@ -233,7 +237,10 @@ def test_steps_that_a_worker_skips_are_counted_and_other_workers_can_go_on(monke
 @pytest.mark.parametrize(
     "changes",
     [
-        {"optimizer": "muon", "learning_rate": 0.02, "weight_decay": 0.01},
+        pytest.param(
+            {"optimizer": "muon", "learning_rate": 0.02, "weight_decay": 0.01},
+            marks=pytest.mark.slow,
+        ),
         {"optimizer": "sgd", "learning_rate": 0.05, "clip_norm": 1.0},
         {"vmap": False, "workers": 2, "fsdp": 4, "precision": "bfloat16"},
         pytest.param({"model": "resnet8", "workers": 2}, marks=pytest.mark.slow),
