@@ -93,12 +93,15 @@ def main(options: Options) -> int:
 
 def sentence(row: Row) -> str:
     """A row in words."""
+    saves = 0.9 * int(row["steps"]) / SAVE_EVERY
+    grown = int(row["calm_late_megabytes"]) - int(row["calm_early_megabytes"])
     return (
         f"A run of {row['steps']} steps and {row['minutes']} minutes, with {row['faults']}"
         f" ({row['kinds']}), ended with the same bits as one without. Process 0 took at most"
         f" {row['largest_megabytes']} MB before a fault; without faults"
         f" {row['calm_early_megabytes']} MB after a tenth of the steps, and"
-        f" {row['calm_late_megabytes']} MB at the end (`{row['command']}`)."
+        f" {row['calm_late_megabytes']} MB at the end: {1000 * grown / saves:.0f} KB more for each checkpoint"
+        f" (`{row['command']}`)."
     )
 
 
