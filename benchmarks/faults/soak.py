@@ -100,8 +100,8 @@ def sentence(row: Row) -> str:
         f" ({row['kinds']}), ended with the same bits as one without. Process 0 took at most"
         f" {row['largest_megabytes']} MB before a fault; without faults"
         f" {row['calm_early_megabytes']} MB after a tenth of the steps, and"
-        f" {row['calm_late_megabytes']} MB at the end: {1000 * grown / saves:.0f} KB more for each checkpoint"
-        f" (`{row['command']}`)."
+        f" {row['calm_late_megabytes']} MB at the end: {1000 * grown / saves:.0f} KB more"
+        f" for each checkpoint (`{row['command']}`)."
     )
 
 
