@@ -176,7 +176,7 @@ def _show(rows: list[dict[str, str]]) -> None:
         print(markdown(shown(rows)))
         plot(rows, RESULTS.picture)
     if spent := profile(rows):
-        write_between(PAGE, "network profile", markdown(spent))
+        print(markdown(spent))
     if lines := headline(rows):
         write_between(PAGE, "network", f"{markdown(lines)}\n\n{_where(rows)}")
         short = [line for line in lines if line["average by"].strip("`") in IN_README]
