@@ -331,7 +331,7 @@ def examples_page() -> str:
         " its CPU. In your program, call `jaxcompress.virtual_cpu_workers(4)` first to split it"
         " into virtual devices. To run an example, set environment variables instead:"
         " `JAX_NUM_CPU_DEVICES=8 PJRT_NPROC=32 python examples/nnx/after.py` runs it on eight"
-        " virtual devices. `PJRT_NPROC` sets the number of threads: with fewer, XLA may"
+        " virtual devices. `PJRT_NPROC` sets the number of threads: with fewer, XLA may wait"
         " forever. The programs that read digits need scikit-learn, and the programs in `plain`"
         " take a folder for checkpoints. In the NNX program, an Optax optimizer replaces"
         " `nnx.Optimizer`.",

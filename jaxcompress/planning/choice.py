@@ -161,7 +161,7 @@ class Plan:
         text = f"{one.compressor!r}: {dense_ms / one.step_ms:.2f} times dense's steps per second."
         if self.period > 1:
             text += (
-                f" Averaging takes more than {self.network_share:.0%} of the time; with"
-                f" local_updates and a period of {self.period} it takes less."
+                f" Compressing and averaging take more than {self.network_share:.0%} of the time;"
+                f" with local_updates and a period of {self.period} they take less."
             )
         return text
