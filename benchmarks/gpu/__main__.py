@@ -11,6 +11,8 @@ The steps:
   results/gpu_agreement.csv. It fails where means, bits or the law differ.
 - `compression`: milliseconds beside one pass over memory, and beside PyTorch's `topk` and PowerSGD
   hook: results/compression_DEVICE.csv.
+- `whole steps`: the milliseconds that compression adds to a training step of a ResNet-50:
+  results/gpu_whole_steps.csv.
 - `resnet18`: CIFAR-10 with 8 workers that share the GPU, dense and compressed:
   results/gpu_training.csv. It needs the prepared data set: see docs/training_program.md.
 

@@ -28,6 +28,7 @@ def steps(runs: Path, torch_python: Path | None) -> list[Step]:
             Step(f"compression {data}", (*compression, data, "--only", *COMPARED))
             for data in ("25M", "resnet50")
         ),
+        Step("whole steps", ("-m", "benchmarks.gpu.whole_steps")),
         *(
             Step(
                 f"resnet18 {method}",
