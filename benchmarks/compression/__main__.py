@@ -60,6 +60,13 @@ class Options:
     data: tuple[Literal["1M", "10M", "25M", "resnet50"], ...] = ("1M", "10M", "25M", "resnet50")
     # Measures the compressors that contain one of these texts; without any, all of them.
     only: tuple[str, ...] = ()
+    # Measures these stages. On GPUs, stages array by array take minutes to compile.
+    stages: tuple[Literal["selection", "encode", "decode", "local path"], ...] = (
+        "selection",
+        "encode",
+        "decode",
+        "local path",
+    )
     repeats: int = 7  # timed rounds, after warm-up
     again: bool = False  # also measures what the file has from this commit
     threads: int | None = None  # of this process, on Linux; None: all
@@ -80,15 +87,16 @@ def main(options: Options) -> None:
     for data in options.data:
         grads = gradients(data)
         for candidate in CANDIDATES:
-            key = {"data": data, "compressor": candidate.text, "stage": "local path"}
+            key = {"data": data, "compressor": candidate.text, "stage": options.stages[-1]}
             done = file.measured(key, about["commit"]) and not options.again
             if matches(candidate.text, options.only) and not done:
                 rows = [one | about for one in measure(data, candidate, grads, options, threads)]
                 file.save(rows)
-                print(
-                    f"{data} {rows[-1]['compressor']}: {rows[-1]['times_floor']} times the floor",
-                    flush=True,
-                )
+                for one in rows[-1:]:
+                    print(
+                        f"{data} {one['compressor']}: {one['times_floor']} times the floor",
+                        flush=True,
+                    )
     rows = file.read()
     print(markdown(shown(rows)))
     print("new rows: " + "; ".join(f"{key} {value}" for key, value in about.items()))
@@ -113,7 +121,7 @@ def measure(
     data: str, candidate: Candidate, grads: Any, options: Options, threads: int
 ) -> list[dict[str, Any]]:
     """The rows of one compressor: its stages in turns with the floor and PyTorch's peer."""
-    found = _stages(candidate, grads)
+    found = _stages(candidate, grads, options.stages)
     timers = {name: lambda stage=stage: milliseconds(stage.run) for name, stage in found.items()}
     with _torch(candidate, grads, options, threads) as torch:
         timers |= {"torch": torch.milliseconds} if torch else {}
@@ -121,21 +129,22 @@ def measure(
     count = sum(x.size for x in jax.tree.leaves(grads))
     about = {"data": data, "compressor": candidate.text, "torch": torch.version if torch else ""}
     about |= {"peer": candidate.peer, "peer_stage": candidate.peer_stage}
-    sizes = {"bits_per_entry": f"{found['local path'].bits / count:.3f}"}
+    bits = max(stage.bits for stage in found.values())
+    sizes = {"bits_per_entry": f"{bits / count:.3f}" if bits else ""}
     copies = {name: stage.temp_bytes / (4 * count) for name, stage in found.items()}
     return [row(name, times, copies[name], about | sizes) for name in found if name != "x + 1"]
 
 
-def _stages(candidate: Candidate, grads: Any) -> dict[str, stages.Stage]:
-    found = {"x + 1": stages.floor(grads)}
+def _stages(candidate: Candidate, grads: Any, chosen: tuple[str, ...]) -> dict[str, stages.Stage]:
+    text, makers = candidate.text, {}
     if candidate.selects:
-        found["selection"] = stages.selection(grads, DENSITY, candidate.block)
-    if jaxcompress.parse(candidate.text).codec is not None:
-        found |= {
-            "encode": stages.encode(candidate.text, grads),
-            "decode": stages.decode(candidate.text, grads),
-        }
-    return found | {"local path": stages.local_path(candidate.text, grads)}
+        makers["selection"] = lambda: stages.selection(grads, DENSITY, candidate.block)
+    if jaxcompress.parse(text).codec is not None:
+        makers["encode"] = lambda: stages.encode(text, grads)
+        makers["decode"] = lambda: stages.decode(text, grads)
+    makers["local path"] = lambda: stages.local_path(text, grads)
+    found = {name: make() for name, make in makers.items() if name in chosen}
+    return {"x + 1": stages.floor(grads)} | found
 
 
 @contextlib.contextmanager

@@ -52,6 +52,7 @@ class Options:
     only: tuple[str, ...] = ()  # steps that contain one of these texts
     again: bool = False  # repeats the steps that have ended
     runs: Path = Path("runs/gpu")  # folder for checkpoints
+    epochs: int = 100  # of the training runs; give each length its own folder
     torch_python: Path | None = None  # the Python of an environment with PyTorch
     any_device: bool = False  # does not insist on a GPU
 
@@ -59,6 +60,8 @@ class Options:
         """ValueError for an invalid number or filter."""
         if not 0 <= self.minutes < float("inf"):
             raise ValueError(f"minutes must be at least 0 and finite; got {self.minutes}.")
+        if self.epochs < 1:
+            raise ValueError(f"epochs must be at least 1; got {self.epochs}.")
         check_filters(self.only, NAMES, "step")
 
 
@@ -72,7 +75,7 @@ def main(options: Options) -> int:
         )
         return 2
     about, end, failed = environment(), time.monotonic() + 60 * options.minutes, []
-    for step in steps(options.runs, options.torch_python):
+    for step in steps(options.runs, options.torch_python, options.epochs):
         found = {"step": step.name, "device": about["device"]}
         done = ENDED.measured(found, about["commit"]) and not options.again
         if done or not matches(step.name, options.only):
@@ -87,7 +90,7 @@ def main(options: Options) -> int:
         ENDED.save([found | {"seconds": f"{seconds:.0f}", "exit_status": code} | about])
         failed += [step.name] if code else []
         if step.trains and not code:
-            TRAINED.save([found | json.loads(last_line) | about])
+            TRAINED.save([found | json.loads(last_line) | {"epochs": options.epochs} | about])
     print(markdown(progress(about["device"], about["commit"])))
     return 1 if failed else 0
 

@@ -18,10 +18,20 @@ class Step(NamedTuple):
     trains: bool = False  # its last line on standard output is the summary of a training run
 
 
-def steps(runs: Path, torch_python: Path | None) -> list[Step]:
-    """All steps, the shortest first; `runs` is the folder of the checkpoints."""
+def steps(runs: Path, torch_python: Path | None, epochs: int = 100) -> list[Step]:
+    """All steps, the shortest first.
+
+    Args:
+      runs: The folder of the checkpoints.
+      torch_python: The Python of an environment with PyTorch.
+      epochs: The length of training. The warm-up and the decay of the learning rate come after the
+        same parts of it as in the configs, which train for 100 epochs.
+    """
+    decays = (str(0.5 * epochs), str(0.83 * epochs))
+    length = ("--epochs", str(epochs), "--warmup-epochs", str(0.05 * epochs))
     peer = ("--torch-python", str(torch_python)) if torch_python else ()
-    compression = ("-m", "benchmarks.compression", *peer, "--data")
+    # Stages array by array take minutes to compile for 161 arrays.
+    compression = ("-m", "benchmarks.compression", *peer, "--stages", "local path", "--data")
     return [
         Step("agreement", ("-m", "benchmarks.gpu.agreement")),
         *(
@@ -34,6 +44,7 @@ def steps(runs: Path, torch_python: Path | None) -> list[Step]:
                 f"resnet18 {method}",
                 (
                     *("-m", "train", f"configs/cifar10_resnet18_{method}.yaml", "--vmap"),
+                    *(*length, "--decay-epochs", *decays),
                     *("--workdir", str(runs / f"resnet18_{method}")),
                 ),
                 trains=True,

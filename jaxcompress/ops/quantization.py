@@ -37,6 +37,16 @@ def is_finite(x: Inexact[Array, "..."]) -> Bool[Array, ""]:
     return jnp.sum(jnp.sum(rows * 0, axis=0)) == 0
 
 
+def rounded_to(dtype: Any, x: Float[Array, "..."]) -> jax.Array:
+    """`x` in a narrower floating-point `dtype`, rounded wherever it is used.
+
+    On GPUs, XLA takes ``x.astype("bfloat16").astype("float32")`` for `x`, since it may keep more
+    precision than it is told (its flag ``xla_allow_excess_precision``). Then the residual would be
+    zero, and an error memory would lose what the rounding left out.
+    """
+    return lax.optimization_barrier(x.astype(dtype))
+
+
 # XLA divides by multiplying with the reciprocal, which is flushed to zero beyond 2^126.
 LARGEST = 2.0**126
 

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 
 from jaxcompress.base import Codec, Compressor, parseable
 from jaxcompress.collectives.gathered import gathered
+from jaxcompress.ops.quantization import rounded_to
 
 # Every entry is encoded on its own, so any chunk size works.
 CHUNK = 1024
@@ -43,7 +44,7 @@ def cast(dtype: str) -> Compressor:
         del key
         # The largest value of one format may not exist in another narrow format.
         wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-        return jnp.where(jnp.isinf(wide), wide, jnp.clip(wide, -limit, limit)).astype(narrow)
+        return rounded_to(narrow, jnp.where(jnp.isinf(wide), wide, jnp.clip(wide, -limit, limit)))
 
     return gathered(Codec(encode, lambda message, like: message.astype(like.dtype), chunk=CHUNK))
 

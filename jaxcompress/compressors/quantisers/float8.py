@@ -4,7 +4,14 @@ import jax.numpy as jnp
 
 from jaxcompress.base import Codec, Compressor, parseable
 from jaxcompress.collectives.gathered import gathered
-from jaxcompress.ops.quantization import absmax, check_group, in_groups, safe_scale, scaled
+from jaxcompress.ops.quantization import (
+    absmax,
+    check_group,
+    in_groups,
+    rounded_to,
+    safe_scale,
+    scaled,
+)
 
 FORMATS = {"e4m3": jnp.float8_e4m3fn, "e5m2": jnp.float8_e5m2}
 
@@ -55,7 +62,8 @@ def float8(format: str = "e4m3", group: int = 1024) -> Compressor:
         del key
         groups = in_groups(x.astype(jnp.float32), group)
         scale = safe_scale(absmax(groups), largest)
-        return (scaled(groups, scale) * largest).ravel()[: x.size].astype(dtype), scale[:, 0]
+        entries = (scaled(groups, scale) * largest).ravel()[: x.size]
+        return rounded_to(dtype, entries), scale[:, 0]
 
     def decode(message, like):
         entries, scale = message

@@ -28,7 +28,7 @@ def called(tmp_path, monkeypatch):
         step(NAMES[1], "raise SystemExit(3)"),
         step("resnet18 dense", f"print('''{json.dumps(SUMMARY)}''')", trains=True),
     ]
-    monkeypatch.setattr(gpu, "steps", lambda runs, torch_python: made)
+    monkeypatch.setattr(gpu, "steps", lambda runs, torch_python, epochs: made)
     return file
 
 
