@@ -10,7 +10,7 @@ The steps:
 - `agreement`: every compressor reduces the same updates on the GPU and on the CPU:
   results/gpu_agreement.csv. It fails where means, bits or the law differ.
 - `compression`: milliseconds beside one pass over memory, and beside PyTorch's `topk` and PowerSGD
-  hook: results/compression_DEVICE.csv.
+  hook: results/compression_DEVICE.csv, and a table in docs/hosts.md.
 - `whole steps`: the milliseconds that compression adds to a training step of a ResNet-50:
   results/gpu_whole_steps.csv.
 - `resnet18`: CIFAR-10 with 8 workers that share the GPU, dense and compressed:
@@ -37,6 +37,7 @@ from benchmarks.common.filters import check_filters, matches
 from benchmarks.common.pages import REPOSITORY, markdown
 from benchmarks.common.results import Row
 from benchmarks.gpu.steps import ENDED, NAMES, TRAINED, Step, command, steps
+from benchmarks.gpu.table import write_table
 
 # A step needs this long to start and to save something.
 LEAST_SECONDS = 60
@@ -91,6 +92,7 @@ def main(options: Options) -> int:
         failed += [step.name] if code else []
         if step.trains and not code:
             TRAINED.save([found | json.loads(last_line) | {"epochs": options.epochs} | about])
+    write_table()
     print(markdown(progress(about["device"], about["commit"])))
     return 1 if failed else 0
 

@@ -16,6 +16,14 @@ def error_memory(state: Any, like: Any) -> Any:
 
     Raises:
       ValueError: if a memory has that axis and `like` does not, or belongs to a sharded model.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from jaxcompress import compress, error_feedback, top_k
+      >>> params = {"w": jnp.zeros((100, 10))}
+      >>> state = compress(error_feedback(top_k(0.01))).init(params)
+      >>> jax.tree.map(jnp.shape, error_memory(state, params))
+      {'w': (100, 10)}
     """
     state = to_device(state)
     nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, PerShard))

@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxcompress
+from benchmarks.common.expressions import example, public_schemes
 from jaxcompress import Codec, block_top_k, cast, dense, error_feedback, natural, qsgd, top_k
 from jaxcompress.contrib import svd
 from jaxcompress.ops.codecs import codec_bits, codec_of, decode, encode, value_codec_of
@@ -91,3 +93,33 @@ def test_a_codec_that_makes_a_vector_larger_is_refused_with_the_way_out():
         top_k(0.1, inner=svd(2))
     with pytest.raises(ValueError, match=r"which top_k\(0.99\) makes larger"):
         value_codec_of("a sparsifier", top_k(0.99), "top_k(0.01)")
+
+
+def makers_of_narrow_floats(text):
+    """The operations that give the parts of a message in fewer than 32 bits."""
+    codec = jaxcompress.parse(text).codec
+    x = jax.ShapeDtypeStruct((64, 64), "float32")
+    program = jax.make_jaxpr(lambda x: encode(codec, KEY, x))(x).jaxpr
+    made = {result: each.primitive.name for each in program.eqns for result in each.outvars}
+    kinds = [(part, part.aval.dtype) for part in program.outvars]
+    return {
+        made[part]
+        for part, kind in kinds
+        if jnp.issubdtype(kind, jnp.floating) and kind.itemsize < 4
+    }
+
+
+WITH_CODEC = [
+    text for text in map(example, public_schemes()) if jaxcompress.parse(text).codec is not None
+]
+
+
+@pytest.mark.parametrize("text", WITH_CODEC)
+def test_no_rounding_to_a_narrow_float_can_be_undone(text):
+    """On GPUs, XLA would undo it for the residual: see `rounded_to`."""
+    assert makers_of_narrow_floats(text) <= {"optimization_barrier"}
+
+
+@pytest.mark.parametrize("text", ["cast('bfloat16')", "cast('float16')", "float8('e5m2')"])
+def test_a_narrow_float_is_rounded_behind_a_barrier(text):
+    assert makers_of_narrow_floats(text) == {"optimization_barrier"}

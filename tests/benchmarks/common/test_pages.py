@@ -46,6 +46,7 @@ NOTHING_MEASURED = {
     "compiled": {"platform": ("none",)},
     "compiled_sharded": {"platform": ("none",)},
     "faults": {"measure": False},
+    "gpu": {"minutes": 0, "any_device": True},
     "layer_levels": {"task": ()},
     "learning_rates": {"only": ("table",)},
     "network": {"workers": ()},

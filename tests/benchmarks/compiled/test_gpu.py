@@ -64,3 +64,20 @@ def test_a_small_step_compiles_and_its_bytes_are_those_requested():
     assert kernels(text) > kernels(step("dense()")[1]) > 10
     # The messages of the workers are added one after the other, all arrays in one loop.
     assert loops(text) <= 1
+
+
+@needs_plugin
+@pytest.mark.parametrize(
+    "compressor", ["cast('bfloat16')", "cast('float16')", "float8('e4m3')", "float8('e5m2')"]
+)
+def test_a_residual_has_what_the_rounding_left_out(compressor):
+    codec = jaxcompress.parse(compressor).codec
+
+    def residual(x):
+        return x - codec.decode(codec.encode(jax.random.key(0), x), x)
+
+    placed = NamedSharding(gpu.gpu_mesh("h100", 1), P())
+    x = jax.ShapeDtypeStruct((4096,), "float32", sharding=placed)
+    text = jax.jit(residual).lower(x).compile(gpu.NO_AUTOTUNING).as_text()
+    # To the narrow format, and back: XLA has not taken one for the inverse of the other.
+    assert text.count(" convert(") == 2

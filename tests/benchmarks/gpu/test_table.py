@@ -1,0 +1,38 @@
+"""The page has a line for each compressor, data set and GPU."""
+
+import pytest
+
+from benchmarks.compression.table import results
+from benchmarks.gpu import table
+from benchmarks.gpu.table import lines
+
+
+def row(stage, torch):
+    return {
+        "data": "resnet50",
+        "compressor": "power_sgd(2)",
+        "stage": stage,
+        "median_ms": "1.50",
+        "min_ms": "1.40",
+        "max_ms": "1.60",
+        "floor_ms": "0.40",
+        "torch_ms": torch,
+        "device": "NVIDIA H100 80GB HBM3",
+    }
+
+
+@pytest.mark.parametrize(("torch", "shown"), [("2.00", "2.00"), ("", "–")])
+def test_a_line_has_the_local_path(torch, shown, tmp_path, monkeypatch):
+    monkeypatch.setattr("benchmarks.common.results.FOLDER", tmp_path)
+    monkeypatch.setattr(table, "FOLDER", tmp_path)
+    results("NVIDIA H100 80GB HBM3").save([row("local path", torch), row("encode", "")])
+    (line,) = lines()
+    assert list(line.values()) == [
+        "H100",
+        "161 arrays of a ResNet-50",
+        "`power_sgd(2)`",
+        "1.50",
+        "1.40–1.60",
+        "0.40",
+        shown,
+    ]
