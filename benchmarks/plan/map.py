@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 import jaxcompress
 from benchmarks.common import results
-from benchmarks.common.plotting import save, short, worker_ticks
+from benchmarks.common.plotting import save, short
 from jaxcompress import Plan
 from train.config import Config, load_config
 from train.config_rules import check_auto, check_config
@@ -70,18 +70,16 @@ def picture(plans: list[Plan], latency: float, name: str, path: Path) -> Path:
     faster = np.array([[one.dense.step_ms / one.chosen.step_ms for one in row] for row in rated])
     figure = Figure(figsize=(2.2 + 1.7 * len(workers), 6), layout="constrained")
     axes = figure.subplots()
-    image = axes.pcolormesh(
-        workers, GBIT, faster, cmap="Blues", norm=LogNorm(1, max(1.2, faster.max()))
-    )
-    for gbit, row, times in zip(GBIT, rated, faster, strict=True):
-        for count, one, ratio in zip(workers, row, times, strict=True):
+    image = axes.pcolormesh(faster, cmap="Blues", norm=LogNorm(1, max(1.2, faster.max())))
+    for y, (row, times) in enumerate(zip(rated, faster, strict=True)):
+        for x, (one, ratio) in enumerate(zip(row, times, strict=True)):
             is_dense = one.chosen is one.dense
             label = (
                 "do not\ncompress" if is_dense else f"{short(repr(one.compressor))}\n{ratio:.2g}×"
             )
             axes.text(
-                count,
-                gbit,
+                x + 0.5,
+                y + 0.5,
                 label.replace(", inner", ",\ninner"),
                 ha="center",
                 va="center",
@@ -89,8 +87,8 @@ def picture(plans: list[Plan], latency: float, name: str, path: Path) -> Path:
                 color="white" if ratio > faster.max() ** 0.6 else "black",
                 fontweight="bold" if is_dense else "normal",
             )
-    axes.loglog()
-    worker_ticks(axes, workers)
+    axes.set_xticks(np.arange(len(workers)) + 0.5, [str(count) for count in workers])
+    axes.set_yticks(np.arange(len(GBIT)) + 0.5, [f"{gbit:g}" for gbit in GBIT])
     axes.set_xlabel("workers")
     axes.set_ylabel("Gbit/s of each link")
     figure.colorbar(image, label="dense step / planned step", format="%g")
