@@ -92,11 +92,8 @@ def main(options: Options) -> None:
             if matches(candidate.text, options.only) and not done:
                 rows = [one | about for one in measure(data, candidate, grads, options, threads)]
                 file.save(rows)
-                for one in rows[-1:]:
-                    print(
-                        f"{data} {one['compressor']}: {one['times_floor']} times the floor",
-                        flush=True,
-                    )
+                last = f"{rows[-1]['times_floor']} times the floor" if rows else "has no such stage"
+                print(f"{data} {candidate.text}: {last}", flush=True)
     rows = file.read()
     print(markdown(shown(rows)))
     print("new rows: " + "; ".join(f"{key} {value}" for key, value in about.items()))

@@ -53,7 +53,7 @@ class Options:
     only: tuple[str, ...] = ()  # steps that contain one of these texts
     again: bool = False  # repeats the steps that have ended
     runs: Path = Path("runs/gpu")  # folder for checkpoints
-    epochs: int = 100  # of the training runs; give each length its own folder
+    epochs: int = 100  # of the training runs; for another length, other `runs` and `again`
     torch_python: Path | None = None  # the Python of an environment with PyTorch
     any_device: bool = False  # does not insist on a GPU
 

@@ -85,7 +85,7 @@ def main(options: Options) -> None:
     """Measures, saves and prints the table."""
     about = environment() | {"warm_up": WARM_UP, "repeats": options.repeats}
     texts = [one for one in COMPRESSORS if one == DENSE or matches(one, options.only)]
-    # Compiling a step takes most of a minute and little of the GPU.
+    # Compiling takes much longer than the steps, so the programs are compiled at the same time.
     with ThreadPoolExecutor(len(texts)) as pool:
         compiled = pool.map(lambda text: training_step(text, options), texts)
         steps = dict(zip(texts, compiled, strict=True))
