@@ -1,16 +1,17 @@
 """How many bytes do levels that adapt save, and at which score?
 
-    python -m benchmarks.adaptive_levels                     three tasks, three seeds: an hour
+    python -m benchmarks.adaptive_levels                     three tasks, three seeds: 2 hours
     python -m benchmarks.adaptive_levels --task transformer  some tasks; other rows stay
     python -m benchmarks.adaptive_levels --seeds 100         the seed with which rules were set
     python -m benchmarks.adaptive_levels --task              the table of the file
     python -m benchmarks.adaptive_levels --over-time         the levels of one seed, drawn
 
 Four workers train a model whose compressor has a weak and a strong level: alone, and under each
-rule of `jaxcompress.adaptive`. All runs of a seed start from the same parameters and see the same
-batches. Scores are of the validation split. The workers share one device, since this is about
-scores; bytes are counted as if they did not. A run that is in the file, made at this commit, is not
-repeated. The columns:
+rule of `jaxcompress.adaptive`. Beside them are a level between the two, which sends about as many
+bytes as `accordion`, and a schedule with as many weak steps. All runs of a seed start from the same
+parameters and see the same batches. Scores are of the validation split. The workers share one
+device, since this is about scores; bytes are counted as if they did not. A run that is in the file,
+made at this commit, is not repeated. The columns:
 
 - `score`: `test_accuracy` of images, `test_loss` of text, both of the validation split.
 - `bytes_per_step`: what a worker sends, averaged over the run, by the levels that it took.
@@ -30,7 +31,17 @@ from benchmarks.common.results import Results, Row, position
 from benchmarks.common.training_run import summary
 
 PAGE = REPOSITORY / "docs/adaptive.md"
-KINDS = ("dense", "weak", "accordion", "gradient_norm", "gain", "accuracy", "schedule", "strong")
+KINDS = (
+    "dense",
+    "weak",
+    "middle",
+    "accordion",
+    "gradient_norm",
+    "gain",
+    "accuracy",
+    "schedule",
+    "strong",
+)
 
 
 def _order(row: Row) -> tuple:
@@ -112,8 +123,9 @@ def table(rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def _level(task: str, rule: str) -> str:
-    fixed = {"dense": "dense()", "weak": TASKS[task].weak, "strong": TASKS[task].strong}
-    return fixed.get(rule, rule)
+    if rule == "dense":
+        return "dense()"
+    return getattr(TASKS[task], rule) if rule in ("weak", "middle", "strong") else rule
 
 
 def _of(rows: list[Row], task: str, rule: str) -> dict[str, Row]:

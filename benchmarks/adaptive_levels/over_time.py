@@ -23,7 +23,7 @@ RESULTS = Results(
 def measure(task: str, seed: int, about: Row) -> None:
     """Trains with each rule, and saves its levels."""
     for run in runs(task, seed):
-        if run.rule not in ("dense", "weak", "strong"):
+        if run.rule not in ("dense", "weak", "middle", "strong"):
             RESULTS.save([row | about for row in levels_of(run)])
 
 

@@ -23,7 +23,7 @@ from jaxcompress.distributed.placement import (
     squeeze_worker_axis,
 )
 from jaxcompress.distributed.specs import keep_placement, state_specs
-from jaxcompress.distributed.virtual import AnyMesh, over_workers
+from jaxcompress.distributed.virtual import AnyMesh, one_by_one, over_workers
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import mask, merge_masked, path_text
 from jaxcompress.routing.adaptive_states import given_names, with_given
@@ -120,6 +120,7 @@ def make_train_step(
             scaled(checked(loss_fn), scale), axis_name, has_aux=True
         )
         value_and_grad = accumulated(value_and_grad, micro_batches, axis_name)
+        value_and_grad = one_by_one(value_and_grad, mesh)
         (_, (new_extra, metrics)), grads = value_and_grad(params, extra, batch)
         new_extra, metrics = _average((new_extra, metrics), axis_name)
         given = {"loss": metrics["loss"]} if "loss" in given_names(opt_state) else {}

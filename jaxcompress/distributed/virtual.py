@@ -5,12 +5,15 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.custom_batching import custom_vmap
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress._compat import joined_processes
 from jaxcompress.base import AxisName
+from jaxcompress.distributed.jaxprs import primitives
 from jaxcompress.ops.argument_checks import check_integer
 
 
@@ -142,6 +145,39 @@ def over_workers(
         return _each(lambda x: x[0], out_specs, joined, of_split=False)
 
     return vmapped
+
+
+def one_by_one(function: Callable, mesh: AnyMesh | AbstractMesh) -> Callable:
+    """`function`, computed inside `over_workers` for one virtual worker after the other.
+
+    `jax.vmap` makes a grouped convolution of each convolution that differs between workers, as
+    every gradient of a kernel does, and these are 2 to 3 times slower. So this is for functions
+    with a convolution. Others are faster in one `vmap`, and those that communicate need it.
+    """
+    if not isinstance(mesh, VirtualMesh):
+        return function
+
+    @custom_vmap
+    def run(*args):
+        return function(*args)
+
+    @run.def_vmap
+    def each(workers, split, *args):
+        split = tuple(split)
+
+        def one(worker):
+            return function(*jax.tree.map(lambda s, x: x[worker] if s else x, split, args))
+
+        traced = jax.make_jaxpr(one)(0)
+        if traced.effects or "conv_general_dilated" not in primitives(traced.jaxpr):
+            in_axes = jax.tree.map(lambda s: 0 if s else None, split)
+            over_all = jax.vmap(function, in_axes, axis_name=mesh.axis_name, axis_size=workers)
+            results = over_all(*args)
+        else:
+            results = jax.tree.map(lambda *x: jnp.stack(x), *map(one, range(workers)))
+        return results, jax.tree.map(lambda _: True, results)
+
+    return run
 
 
 def _each(change: Callable, specs: Any, tree: Any, of_split: bool = True) -> Any:

@@ -23,7 +23,7 @@ from jaxcompress.distributed.placement import (
     squeeze_worker_axis,
 )
 from jaxcompress.distributed.specs import keep_placement, state_specs
-from jaxcompress.distributed.virtual import AnyMesh, over_workers, sharding
+from jaxcompress.distributed.virtual import AnyMesh, one_by_one, over_workers, sharding
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import mask, merge_masked
 from jaxcompress.periods.own_steps import local_state, weighted, worker_params
@@ -76,6 +76,7 @@ def make_local_step(
         value_and_grad = accumulated(
             jax.value_and_grad(loss_fn, has_aux=True), micro_batches, axis_name
         )
+        value_and_grad = one_by_one(value_and_grad, mesh)
         own = worker_params(opt_state)
         (_, (new_extra, metrics)), grads = value_and_grad(own, extra.value, batch)
         updates, opt_state = optimizer.update(grads, opt_state, params, weight=weight[0])

@@ -6,6 +6,7 @@ from typing import Any
 
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
+from jaxcompress.distributed.jaxprs import sub_jaxprs
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.profiling.collective import Branch, Collective, Traffic, largest, repeated
 
@@ -70,7 +71,7 @@ def _axes_of_meshes(jaxpr: Jaxpr) -> Iterator[str]:
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "shard_map":
             yield from eqn.params["mesh"].shape
-        for sub in _sub_jaxprs(eqn.params):
+        for sub in sub_jaxprs(eqn.params):
             yield from _axes_of_meshes(sub)
 
 
@@ -83,7 +84,7 @@ def _walk(
             yield from _collective(eqn, operation, axis_sizes)
             continue
         sizes = {**axis_sizes, **eqn.params["mesh"].shape} if name == "shard_map" else axis_sizes
-        parts = list(_sub_jaxprs(eqn.params))
+        parts = list(sub_jaxprs(eqn.params))
         inner = [list(_walk(part, sizes, branch, unknown)) for part in parts]
         if name == "cond":
             if any(inner):
@@ -139,13 +140,3 @@ def _collective(eqn: JaxprEqn, operation: str, axis_sizes: dict[str, int]) -> It
         2 if operation == "collective-permute" and group > 1 else group,
         axes=tuple(names),
     )
-
-
-def _sub_jaxprs(params: Mapping[str, Any]) -> Iterator[Jaxpr]:
-    """The programs inside an equation: a body, branches, a called function."""
-    for value in params.values():
-        for item in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(item, ClosedJaxpr):
-                yield item.jaxpr
-            elif isinstance(item, Jaxpr):
-                yield item

@@ -16,14 +16,18 @@ from jaxcompress import (
     compress,
     data_mesh,
     init_state,
+    local_sgd,
+    make_local_step,
     make_train_step,
     parse,
     replicate,
+    rows_of_workers,
     shard_batch,
     traffic_of_hlo,
     traffic_of_jaxpr,
 )
 from jaxcompress.distributed import virtual
+from jaxcompress.distributed.jaxprs import sub_jaxprs
 
 WORKERS, ROWS, STEPS = 4, 16, 3
 RNG = np.random.default_rng(0)
@@ -142,6 +146,47 @@ def test_a_loss_that_is_averaged_already_gives_the_gradient_of_the_average():
             numbers(jax.tree.leaves(found)), numbers(jax.tree.leaves(expected)), strict=True
         ):
             np.testing.assert_allclose(one, other, **FLOAT32)
+
+
+def loss_of_convolutions(params, extra, batch):
+    """The same model, with a convolution along the inputs in front."""
+    x, y = batch
+    rows = jax.lax.conv(x[:, None], params["w"][None, None, :3, 0], (1,), "SAME")
+    return loss_of(params, extra, (rows[:, 0], y))
+
+
+def averaged_loss_of_convolutions(params, extra, batch):
+    loss, rest = loss_of_convolutions(params, extra, batch)
+    return jax.lax.pmean(loss, "data"), rest
+
+
+@pytest.mark.parametrize("loss", [loss_of_convolutions, averaged_loss_of_convolutions])
+def test_convolutions_give_the_numbers_of_as_many_devices(loss):
+    found, expected = (trained(TOP_K, mesh, loss)[0] for mesh in (VirtualMesh(4), data_mesh(4)))
+    for one, other in zip(
+        numbers(jax.tree.leaves(found)), numbers(jax.tree.leaves(expected)), strict=True
+    ):
+        np.testing.assert_allclose(one, other, **FLOAT32)
+
+
+def groups(jaxpr):
+    """The groups of each convolution."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "conv_general_dilated":
+            yield equation.params["feature_group_count"] * equation.params["batch_group_count"]
+        for inner in sub_jaxprs(equation.params):
+            yield from groups(inner)
+
+
+def test_convolutions_are_computed_one_worker_after_the_other():
+    mesh = VirtualMesh(WORKERS)
+    step, arguments = placed(TOP_K, mesh, loss_of_convolutions)
+    assert set(groups(step.trace(*arguments).jaxpr.jaxpr)) == {1}
+
+    optimizer, (params, _, extra, batch) = local_sgd(0.1, 3), arguments
+    step = make_local_step(loss_of_convolutions, optimizer, mesh)
+    arguments = params, init_state(optimizer, params, mesh), rows_of_workers(extra, mesh), batch
+    assert set(groups(step.trace(*arguments).jaxpr.jaxpr)) == {1}
 
 
 def test_memories_can_wait_in_host_memory():

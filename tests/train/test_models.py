@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxcompress.distributed.jaxprs import sub_jaxprs
 from train.models.build_model import MODELS, TEXT_MODELS, build_model
 from train.task import make_loss
 
@@ -100,11 +101,8 @@ def products(jaxpr):
     for equation in jaxpr.eqns:
         if equation.primitive.name in ("dot_general", "conv_general_dilated"):
             yield equation
-        for inner in jax.tree.leaves(
-            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
-        ):
-            if hasattr(inner, "eqns"):
-                yield from products(inner)
+        for inner in sub_jaxprs(equation.params):
+            yield from products(inner)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
