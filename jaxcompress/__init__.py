@@ -80,6 +80,8 @@ from jaxcompress.periods.methods import diloco, local_sgd, mu_loco, no_loco, spa
 from jaxcompress.periods.own_steps import worker_params
 from jaxcompress.periods.pair_rules import PairRule, pair_mean
 from jaxcompress.periods.power_gossip import power_gossip
+from jaxcompress.periods.streaming import streaming
+from jaxcompress.periods.streaming_average import make_streaming_average
 from jaxcompress.planning.choice import Plan
 from jaxcompress.planning.link_rate import measure_bandwidth
 from jaxcompress.planning.links import Links, ideal_links
@@ -125,6 +127,7 @@ __all__ = [
     "diloco",
     "sparse_loco",
     "mu_loco",
+    "streaming",
     "gossip",
     "no_loco",
     "pair_mean",
@@ -132,6 +135,7 @@ __all__ = [
     "PairRule",
     "worker_params",
     "make_local_step",
+    "make_streaming_average",
     "make_flush",
     "rows_of_workers",
     "mean_over_workers",

@@ -60,16 +60,6 @@ def spans(text: str) -> list[Span]:
     return found
 
 
-def around_loops(text: str) -> list[bool]:
-    """Of each collective, as `spans` lists them: whether it starts before a loop and ends after."""
-    computations, entry = read_hlo(text)
-    loops = [
-        place for place, one in enumerate(computations[entry].values()) if one.opcode == "while"
-    ]
-    places = sorted(_places(computations, entry), key=min)
-    return [any(min(mine) < loop < max(mine) for loop in loops) for mine in places]
-
-
 def is_backward(instruction: Instruction, computations: dict[str, Computation]) -> bool:
     """Whether an instruction belongs to the backward pass.
 

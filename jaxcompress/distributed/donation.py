@@ -16,9 +16,9 @@ class DonatingStep:
     function.
     """
 
-    def __init__(self, function: Callable):
-        """`function` takes what is donated first."""
-        self._jitted = jax.jit(function, donate_argnums=(0, 1, 2))
+    def __init__(self, function: Callable, **options: Any):
+        """`function` takes what is donated first; `options` are those of `jax.jit`."""
+        self._jitted = jax.jit(function, donate_argnums=(0, 1, 2), **options)
         functools.update_wrapper(self, function)
 
     def __call__(self, *args, **kwargs):

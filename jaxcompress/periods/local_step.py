@@ -67,28 +67,13 @@ def make_local_step(
     Raises:
       ValueError: as `make_train_step`, and while tracing if `optimizer` is neither.
     """
-    check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
-    loss_fn = scaled(checked(with_extra(loss_fn)), None)
+    take_step = step_of_worker(loss_fn, optimizer, mesh, axis_name, micro_batches)
     workers = number_of_workers(mesh, axis_name)
 
     def one_worker(params, opt_state, extra, batch, weight):
         opt_state, extra = squeeze_worker_axis((opt_state, extra))
-        value_and_grad = accumulated(
-            jax.value_and_grad(loss_fn, has_aux=True), micro_batches, axis_name
-        )
-        value_and_grad = one_by_one(value_and_grad, mesh)
-        own = worker_params(opt_state)
-        (_, (new_extra, metrics)), grads = value_and_grad(own, extra.value, batch)
-        updates, opt_state = optimizer.update(grads, opt_state, params, weight=weight[0])
-        state = local_state(opt_state)
-        metrics["applied"] = state.applied.value
-        new_extra = jax.tree.map(
-            lambda new, old: jnp.where(metrics["applied"] > 0, new, old), new_extra, extra.value
-        )
-        new_extra = _averaged_when_due(new_extra, state.synchronised, weight[0], axis_name)
-        rows = jax.tree.map(lambda x: jnp.asarray(x)[None], metrics)
-        opt_state, new_extra = expand_worker_axis((opt_state, PerWorker(new_extra)))
-        return optax.apply_updates(params, updates), opt_state, new_extra, rows
+        params, *own, metrics = take_step(params, opt_state, extra.value, batch, weight[0])
+        return params, *expand_worker_axis(own), metrics
 
     def step(params, opt_state, extra, batch, weight=1.0, bandwidth=None):
         check_worker_axis((opt_state, extra), mesh, axis_name)
@@ -106,6 +91,42 @@ def make_local_step(
         return *keep_placement(params, opt_state, extra, mesh, axis_name), metrics
 
     return DonatingStep(step) if donate else jax.jit(step)
+
+
+def step_of_worker(
+    loss_fn: Callable,
+    optimizer: optax.GradientTransformationExtraArgs,
+    mesh: AnyMesh | AbstractMesh,
+    axis_name: AxisName,
+    micro_batches: int,
+) -> Callable:
+    """What one worker does in a step, inside `over_workers`.
+
+    Returns:
+      ``(params, opt_state, extra, batch, weight) -> (params, opt_state, extra, metrics)``, where
+      what returns as `extra` is `PerWorker`, and each metric has the shape (1,).
+    """
+    check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
+    loss_fn = scaled(checked(with_extra(loss_fn)), None)
+    value_and_grad = accumulated(
+        jax.value_and_grad(loss_fn, has_aux=True), micro_batches, axis_name
+    )
+    value_and_grad = one_by_one(value_and_grad, mesh)
+
+    def take_step(params, opt_state, extra, batch, weight):
+        own = worker_params(opt_state)
+        (_, (new_extra, metrics)), grads = value_and_grad(own, extra, batch)
+        updates, opt_state = optimizer.update(grads, opt_state, params, weight=weight)
+        state = local_state(opt_state)
+        metrics["applied"] = state.applied.value
+        new_extra = jax.tree.map(
+            lambda new, old: jnp.where(metrics["applied"] > 0, new, old), new_extra, extra
+        )
+        new_extra = _averaged_when_due(new_extra, state.synchronised, weight, axis_name)
+        rows = jax.tree.map(lambda x: jnp.asarray(x)[None], metrics)
+        return optax.apply_updates(params, updates), opt_state, PerWorker(new_extra), rows
+
+    return take_step
 
 
 def make_flush(

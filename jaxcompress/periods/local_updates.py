@@ -1,6 +1,5 @@
 """Local updates: workers step alone for a period, then average how far each has moved."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -10,14 +9,14 @@ from jax import lax
 
 from jaxcompress._compat import axis_size, vary
 from jaxcompress.base import AxisName, PerWorker
-from jaxcompress.periods.own_steps import Period, own_step, period_at, weighted
+from jaxcompress.periods.anchor_step import anchor_step, silent
+from jaxcompress.periods.own_steps import Period, own_step, period_at
 from jaxcompress.periods.period_checks import (
     averages,
     check_call,
     check_dtypes,
     check_link,
     check_period,
-    is_link,
 )
 
 
@@ -135,54 +134,25 @@ def local_updates(
             return synchronise(state, params, weight)
 
         def alone():
-            return optax.tree.zeros_like(params), state._replace(sending=_silent(state.sending))
+            return optax.tree.zeros_like(params), state._replace(sending=silent(state.sending))
 
         return lax.cond(due, synchronised, alone)
 
     def synchronise(state, params, weight):
         """The update of the anchor, and the state after it."""
-        drift = jax.tree.map(jnp.subtract, params, state.params.value)
-        drift, active, total = weighted(drift, weight, axis_name)
-        # Without memories and with zeros to send, a worker adds nothing to the average.
-        sending = _per_worker(lambda x: jnp.where(active, x, jnp.zeros_like(x)), state.sending)
-        mean, sent = average.update(drift, sending, params)
-        sent = _per_worker(lambda new, old: jnp.where(active, new, old), sent, state.sending)
-        step, outer_state = outer.update(mean, state.outer, params)
-        step, outer_state = jax.tree.map(
-            lambda new, old: jnp.where(total > 0, new, old),
-            (step, outer_state),
-            (optax.tree.zeros_like(step), state.outer),
+        states = state.outer, state.sending
+        step, (outer_state, sending) = anchor_step(
+            outer, average, params, state.params.value, states, weight, axis_name
         )
-        # Both sums, here and in the training step, are of the same two numbers.
-        step = lax.optimization_barrier(step)
         own = vary(optax.apply_updates(params, step), axis_name)
-        since = jnp.zeros_like(state.since)
         return step, state._replace(
-            since=since, params=PerWorker(own), outer=outer_state, sending=sent
+            since=jnp.zeros_like(state.since),
+            params=PerWorker(own),
+            outer=outer_state,
+            sending=sending,
         )
 
     return optax.GradientTransformationExtraArgs(init, update)
-
-
-def _silent(sending: Any) -> Any:
-    """The state of the averaging link after a step in which it sent nothing."""
-    return jax.tree.map(
-        lambda node: node._replace(bits=jnp.zeros_like(node.bits)) if is_link(node) else node,
-        sending,
-        is_leaf=is_link,
-    )
-
-
-def _per_worker(function: Callable, state: Any, *others: Any) -> Any:
-    """Applies `function` to the arrays of `PerWorker` parts."""
-    return jax.tree.map(
-        lambda node, *rest: (
-            jax.tree.map(function, node, *rest) if isinstance(node, PerWorker) else node
-        ),
-        state,
-        *others,
-        is_leaf=lambda node: isinstance(node, PerWorker),
-    )
 
 
 def _check_arguments(inner: Any, outer: Any, average: Any, period: Any) -> None:

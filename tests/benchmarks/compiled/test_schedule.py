@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.compiled.schedule import around_loops, spans
+from benchmarks.compiled.schedule import spans
 
 # A convolution of the backward pass takes 10 cycles here, and anything else 100.
 BACKWARD = 'fusion(%x), kind=kLoop, calls=%conv, backend_config={"estimated_cycles":"10"}'
@@ -101,11 +101,3 @@ def test_a_program_that_is_not_scheduled_is_refused():
 def test_collectives_that_share_a_channel_are_several():
     same = "all-to-all(%x), channel_id=1, replica_groups={}"
     assert [span.backward_before for span in spans(program(same, BACKWARD, same))] == [0, 1]
-
-
-def test_a_loop_between_start_and_end_is_seen():
-    loop = "while(%x), condition=%add, body=%add"
-    first = "all-to-all-start(%x), channel_id=1, replica_groups={}"
-    second = "all-to-all-start(%x), channel_id=2, replica_groups={}"
-    lines = [first, loop, "all-to-all-done(%v0)", second, BACKWARD, "all-to-all-done(%v3)"]
-    assert around_loops(program(*lines)) == [True, False]

@@ -1,0 +1,117 @@
+"""One program of an average of a fragment, and of the steps during which it runs."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import AbstractMesh
+from jax.sharding import PartitionSpec as P
+
+from jaxcompress.base import AxisName
+from jaxcompress.distributed.donation import DonatingStep
+from jaxcompress.distributed.placement import (
+    check_worker_axis,
+    expand_worker_axis,
+    number_of_workers,
+    squeeze_worker_axis,
+)
+from jaxcompress.distributed.specs import keep_placement, state_specs
+from jaxcompress.distributed.virtual import AnyMesh, over_workers
+from jaxcompress.periods.local_step import step_of_worker
+from jaxcompress.periods.streaming import StreamingState, mixed
+from jaxcompress.routing.adaptive_states import with_given
+
+
+def make_streaming_average(
+    loss_fn: Callable,
+    optimizer: optax.GradientTransformationExtraArgs,
+    mesh: AnyMesh | AbstractMesh,
+    axis_name: AxisName = "data",
+    mixing: float = 0.5,
+    micro_batches: int = 1,
+    donate: bool = True,
+) -> Callable:
+    """A jitted function that averages one fragment of `streaming` while workers take steps.
+
+    The drift is that before the first of the steps, and the workers' own parameters move to the
+    anchor after the last. Within the program no step waits for the average, so a compiler may run
+    the two side by side.
+
+    Args:
+      loss_fn: As for `make_local_step`.
+      optimizer: A `streaming`.
+      mesh: As for `make_local_step`.
+      axis_name: The axis of the workers.
+      mixing: a, from 0 to below 1: the share of its own parameters that a worker keeps. 0 drops the
+        steps that it took during the average; with no such steps take 0.
+      micro_batches: As for `make_local_step`.
+      donate: As for `make_local_step`.
+
+    Returns:
+      ``average(params, opt_state, extra, batches, fragment, weight=1.0, bandwidth=None) -> (params,
+      opt_state, extra, metrics)``, a jitted function. `batches` is a list with a batch for each of
+      the steps, perhaps none, and `metrics` a list of what `make_local_step` returns for each.
+      `fragment` is a number from 0; each compiles a program of its own. `params`, `weight` and
+      `bandwidth` are as for `make_local_step`.
+
+    Raises:
+      ValueError: as `make_local_step`, if `mixing` is outside its range, and while tracing if
+        `optimizer` is no `streaming` or has no such fragment.
+    """
+    if not 0 <= mixing < 1:
+        raise ValueError(
+            "mixing is the share of its own parameters that a worker keeps, from 0 to below 1; got"
+            f" {mixing!r}."
+        )
+    take_step = step_of_worker(loss_fn, optimizer, mesh, axis_name, micro_batches)
+    workers = number_of_workers(mesh, axis_name)
+
+    def average(params, opt_state, extra, batches, fragment, weight=1.0, bandwidth=None):
+        check_worker_axis((opt_state, extra), mesh, axis_name)
+        _check_fragment(opt_state, fragment)
+
+        def one_worker(params, opt_state, extra, batches, weight):
+            opt_state, extra = squeeze_worker_axis((opt_state, extra))
+            step, opt_state = optimizer.update(
+                params, opt_state, params, weight=weight[0], fragment=fragment
+            )
+            anchor, sending, metrics = optax.apply_updates(params, step), opt_state.sending, []
+            for batch in batches:
+                _, opt_state, extra, rows = take_step(
+                    params, opt_state, extra.value, batch, weight[0]
+                )
+                metrics.append(rows)
+            opt_state = mixed(opt_state._replace(sending=sending), anchor, fragment, mixing)
+            return anchor, *expand_worker_axis((opt_state, extra)), metrics
+
+        opt_state = with_given(opt_state, bandwidth=bandwidth)
+        specs, each = state_specs(opt_state, axis_name), P(axis_name)
+        weight = jnp.broadcast_to(jnp.asarray(weight, jnp.float32), (workers,))
+        run = over_workers(
+            one_worker,
+            mesh,
+            (P(), specs, each, each, each),
+            (P(), specs, each, each),
+            axis_name,
+        )
+        params, opt_state, extra, metrics = run(params, opt_state, extra, list(batches), weight)
+        return *keep_placement(params, opt_state, extra, mesh, axis_name), metrics
+
+    jitted = DonatingStep if donate else jax.jit
+    return jitted(average, static_argnames="fragment")
+
+
+def _check_fragment(opt_state: object, fragment: object) -> None:
+    """ValueError unless the state is that of a `streaming` with this fragment."""
+    if not isinstance(opt_state, StreamingState):
+        raise ValueError(
+            "the optimizer of make_streaming_average is a streaming(…) by itself; got the state"
+            f" {type(opt_state).__name__}."
+        )
+    if isinstance(fragment, bool) or not isinstance(fragment, int):
+        raise ValueError(f"fragment is the number of a fragment, an int; got {fragment!r}.")
+    if not 0 <= fragment < len(opt_state.outer):
+        raise ValueError(
+            f"fragment is one of {len(opt_state.outer)}, counted from 0; got {fragment}."
+        )
