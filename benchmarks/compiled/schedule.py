@@ -29,6 +29,7 @@ class Span(NamedTuple):
     asynchronous: bool
     backward_before: float  # of the backward pass: the part before the start
     backward_between: float  # of the backward pass: the part from start to end
+    step_before: float  # of the whole step: the part before the start
     step_between: float  # of the whole step: the part from start to end
 
 
@@ -53,11 +54,24 @@ def spans(text: str) -> list[Span]:
     places = sorted(_places(computations, entry), key=min)
     for collective, mine in zip(traffic_of_hlo(text).collectives, places, strict=True):
         start, end = min(mine), max(mine)
-        between = [(sums[end + 1] - sums[start]) / max(1, sums[-1]) for sums in (backward, step)]
-        found.append(
-            Span(collective, end > start, backward[start] / max(1, backward[-1]), *between)
-        )
+        shares = [
+            (sums[place] - sums[first]) / max(1, sums[-1])
+            for sums in (backward, step)
+            for first, place in ((0, start), (start, end + 1))
+        ]
+        found.append(Span(collective, end > start, *shares))
     return found
+
+
+def covered(found: Iterable[Span]) -> float:
+    """The share of the step during which at least one collective runs."""
+    share, reached = 0.0, 0.0
+    for start, end in sorted(
+        (one.step_before, one.step_before + one.step_between) for one in found
+    ):
+        share += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return share
 
 
 def is_backward(instruction: Instruction, computations: dict[str, Computation]) -> bool:

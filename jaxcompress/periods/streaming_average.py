@@ -1,6 +1,7 @@
 """One program of an average of a fragment, and of the steps during which it runs."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -73,9 +74,10 @@ def make_streaming_average(
 
         def one_worker(params, opt_state, extra, batches, weight):
             opt_state, extra = squeeze_worker_axis((opt_state, extra))
-            step, opt_state = optimizer.update(
+            found: Any = optimizer.update(
                 params, opt_state, params, weight=weight[0], fragment=fragment
             )
+            step, opt_state = found
             anchor, sending, metrics = optax.apply_updates(params, step), opt_state.sending, []
             for batch in batches:
                 _, opt_state, extra, rows = take_step(

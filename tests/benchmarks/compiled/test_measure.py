@@ -7,5 +7,5 @@ from jaxcompress import Collective
 
 def test_the_overlap_of_a_program_is_weighted_by_bytes():
     small, large = (Collective("all-gather", ("uint32",), size, 2) for size in (100, 300))
-    found = [Span(small, False, 1.0, 0.0, 0.0), Span(large, True, 0.2, 0.8, 0.5)]
+    found = [Span(small, False, 1.0, 0.0, 0.0, 0.0), Span(large, True, 0.2, 0.8, 0.1, 0.5)]
     assert overlap(found) == {"overlapping": 1, "early": 1, "backward_between": "0.600"}

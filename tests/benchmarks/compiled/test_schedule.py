@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.compiled.schedule import spans
+from benchmarks.compiled.schedule import covered, spans
 
 # A convolution of the backward pass takes 10 cycles here, and anything else 100.
 BACKWARD = 'fusion(%x), kind=kLoop, calls=%conv, backend_config={"estimated_cycles":"10"}'
@@ -101,3 +101,17 @@ def test_a_program_that_is_not_scheduled_is_refused():
 def test_collectives_that_share_a_channel_are_several():
     same = "all-to-all(%x), channel_id=1, replica_groups={}"
     assert [span.backward_before for span in spans(program(same, BACKWARD, same))] == [0, 1]
+
+
+def test_what_two_collectives_cover_is_counted_once():
+    first = "all-to-all-start(%x), channel_id=1, replica_groups={}"
+    second = "all-to-all-start(%x), channel_id=2, replica_groups={}"
+    lines = [first, BACKWARD, "all-to-all-done(%v0)", second, OTHER, "all-to-all-done(%v3)"]
+    one_by_one = spans(program(*lines))
+    assert covered(one_by_one) == pytest.approx(sum(one.step_between for one in one_by_one)) == 1
+    found = spans(program(first, second, BACKWARD, "all-to-all-done(%v0)", "all-to-all-done(%v1)"))
+    assert (
+        covered(found)
+        == max(one.step_between for one in found)
+        < sum(one.step_between for one in found)
+    )
