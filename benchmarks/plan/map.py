@@ -1,5 +1,6 @@
 """Where compression pays for the model of a configuration: workers against rates of links."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ def draw(config: Path, workers: tuple[int, ...], gradient_ms: float | None, late
     rows = max(1, settings.batch_size // (settings.workers or workers[0]))
     plans = []
     for count in workers:
+        print(f"measuring with {count} workers: a minute or two", file=sys.stderr, flush=True)
         plans.append(plan_of(settings, rows, count, gradient_ms))
         gradient_ms = plans[-1].gradient_ms
         print(plans[-1], flush=True)
