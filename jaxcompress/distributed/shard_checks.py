@@ -76,7 +76,8 @@ def check_same_tree(updates: Any, shardings: Any) -> None:
     found, wanted = jax.tree.structure(updates), jax.tree.structure(shardings)
     if found != wanted:
         hint = (
-            " Put optax.masked inside on_shards, or around links that follow it."
+            " Put optax.masked inside on_shards, or around links that follow it. streaming takes"
+            " no sharded model: take local_updates."
             if "MaskedNode" in str(found)
             else ""
         )

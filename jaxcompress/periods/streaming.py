@@ -8,7 +8,7 @@ import optax
 from jax import lax
 from optax import Params
 
-from jaxcompress._compat import axis_size, vary
+from jaxcompress._compat import automatic_axes, axis_size, vary
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.finiteness import all_finite
 from jaxcompress.ops.argument_checks import check_integer
@@ -71,7 +71,7 @@ def streaming(
       inner: The workers' own optimizer, without a `compress`.
       outer: The optimizer of the anchor, such as ``optax.sgd(0.7, momentum=0.9, nesterov=True)``;
         each fragment has a state of its own.
-      average: A `compress`.
+      average: A `compress`; sharded models, whose link is in `on_shards`, are refused.
       fragments: Their number, at least 1 and at most that of the model's arrays. An array is not
         divided: a model with one large array has one large fragment.
       axis_name: The axis of the workers, as for `compress`.
@@ -82,7 +82,7 @@ def streaming(
     Raises:
       ValueError: if an argument is of another kind. In `init`, if `inner` averages by itself, if
         `average` does not, if the model has fewer arrays than `fragments`, or if a parameter has
-        fewer bits than float32.
+        fewer bits than float32. While tracing, if the model is sharded.
 
     Example:
       >>> from jaxcompress import compress, error_feedback, int4
@@ -123,6 +123,7 @@ def streaming(
     ):
         axis_size(axis_name)
         check_call("streaming", params, weight)
+        _check_whole()
         still = optax.tree.zeros_like(params)
         state = state._replace(sending=silent(state.sending))
         if flush:
@@ -194,6 +195,15 @@ def mixed(state: StreamingState, anchor: Params, fragment: int, mixing: float) -
     moved = mix(mask(own, chosen), mask(anchor, chosen))
     others = mask(own, jax.tree.map(lambda one: not one, chosen))
     return state._replace(params=PerWorker(merge_masked(own, moved, others)))
+
+
+def _check_whole() -> None:
+    """ValueError if XLA shards the model."""
+    if model := automatic_axes():
+        raise ValueError(
+            "streaming averages whole arrays, and XLA shards this model over the mesh axes"
+            f" {model}. Sharded models take local_updates with on_shards."
+        )
 
 
 def _with(parts: tuple, place: int, part: Any) -> tuple:

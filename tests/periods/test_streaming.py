@@ -8,6 +8,8 @@ import numpy as np
 import optax
 import pytest
 from helpers import FLOAT32
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from jaxcompress import (
     VirtualMesh,
@@ -15,11 +17,13 @@ from jaxcompress import (
     data_mesh,
     dense,
     error_feedback,
+    hybrid_mesh,
     init_state,
     local_updates,
     make_flush,
     make_local_step,
     make_streaming_average,
+    on_shards,
     replicate,
     reshard_workers,
     rows_of_workers,
@@ -278,3 +282,14 @@ def test_bad_arguments_are_refused():
     other = Training(local_updates(optax.sgd(0.1), nesterov(), compress(dense()), 3))
     with pytest.raises(ValueError, match="make_streaming_average is a streaming"):
         other.averages(0)
+
+
+def test_sharded_models_are_refused():
+    mesh = hybrid_mesh({"data": 4, "fsdp": 2})
+    params = jax.device_put(PARAMS, NamedSharding(mesh, P(None, "fsdp")))
+    training = Training(two_fragments(), mesh)
+    with pytest.raises(ValueError, match="streaming averages whole arrays, and XLA shards"):
+        training.steps(1)
+    link = on_shards(compress(dense()), params)
+    with pytest.raises(ValueError, match="streaming takes no sharded model: take local_updates"):
+        init_state(two_fragments(link), params, mesh)
