@@ -134,15 +134,23 @@ def _namespaces() -> list[str]:
 
 
 def _remove(owner: int) -> None:
-    """Ends the processes in the namespaces of one owner, and removes the namespaces."""
+    """Ends the processes in the namespaces of one owner, and removes the namespaces.
+
+    Another process may remove those of a killed run at the same time.
+    """
     prefix = f"jaxcompress-{owner}-"
     for name in [each for each in _namespaces() if each.startswith(prefix)]:
-        for process in _run("ip", "netns", "pids", name).split():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(process), signal.SIGKILL)
-        _run("ip", "netns", "delete", name)
+        try:
+            for process in _run("ip", "netns", "pids", name).split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(process), signal.SIGKILL)
+            _run("ip", "netns", "delete", name)
+        except RuntimeError:
+            if name in _namespaces():
+                raise
     for folder in SETTINGS.glob(f"{prefix}*"):
-        shutil.rmtree(folder)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)
 
 
 @contextlib.contextmanager

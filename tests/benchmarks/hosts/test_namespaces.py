@@ -1,5 +1,6 @@
 """Networks of namespaces, which need root: their links work, and nothing of them remains."""
 
+import contextlib
 import subprocess
 import sys
 
@@ -55,6 +56,20 @@ def test_missing_requirements_are_listed(monkeypatch):
         namespaces.shutil, "which", lambda program: None if program == "tc" else program
     )
     assert [each.split(",")[0] for each in missing()] == ["root", "the program tc"]
+
+
+@pytest.mark.parametrize("left", [[], ["jaxcompress-7-host0"]])
+def test_a_namespace_that_another_process_removes_first_is_no_error(left, monkeypatch):
+    listed = iter([["jaxcompress-7-host0"], left])
+    monkeypatch.setattr(namespaces, "_namespaces", lambda: next(listed))
+
+    def gone(*command):
+        raise RuntimeError("Cannot remove namespace file")
+
+    monkeypatch.setattr(namespaces, "_run", gone)
+    expected = pytest.raises(RuntimeError) if left else contextlib.nullcontext()
+    with expected:
+        namespaces._remove(7)
 
 
 def test_hosts_find_their_own_address_under_their_own_name(may_build):
