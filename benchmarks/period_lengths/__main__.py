@@ -18,6 +18,7 @@ that is in the file, made at this commit, is not repeated. The columns:
 
 - `bytes_per_step`: what a worker sends, averaged over a period; `peak_bytes_per_step` at its end.
 - `validation_loss`: in nats per character, after the last step.
+- `curve`: steps and validation loss at each evaluation, at the ends of periods.
 """
 
 import dataclasses
@@ -30,7 +31,7 @@ from benchmarks.common.environment import environment
 from benchmarks.common.pages import REPOSITORY, markdown, spread, write_between
 from benchmarks.common.plotting import short
 from benchmarks.common.results import Results, Row, position
-from benchmarks.common.training_run import summary
+from benchmarks.common.training_run import summary_and_curve
 from benchmarks.period_lengths.plot import plot
 from benchmarks.period_lengths.runs import CHOICE_SEED, COMPRESSORS, PERIODS, Run, choices, runs
 
@@ -85,14 +86,15 @@ def chosen(options: Options) -> list[Run]:
 
 def measure(run: Run) -> Row:
     """One row: what `run` scores and sends."""
-    found = summary(run.arguments())
+    found, curve = summary_and_curve(run.arguments())
     copied = {name: found[name] for name in COPIED}
     row = run.row() | {"validation_loss": found["test_loss"]} | copied
-    print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    row["curve"] = " ".join(f"{steps}:{loss:.4f}" for steps, loss in curve)
+    print(", ".join(f"{key} {value}" for key, value in row.items() if key != "curve"), flush=True)
     return row
 
 
-COPIED = ("bytes_per_step", "peak_bytes_per_step", "train_loss", "steps", "seconds", "command")
+COPIED = ("bytes_per_step", "peak_bytes_per_step", "train_loss", "steps", "command")
 
 
 def table(rows: list[Row]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 CONFIG = "configs/shakespeare_transformer_dense.yaml"
 SETTINGS = [
     *("--optimizer", "adamw", "--clip-norm", "1.0", "--epochs", "1", "--warmup-epochs", "0.1"),
-    *("--width", "64", "--eval-every-epochs", "1", "--log-every-steps", "490", "--vmap"),
+    *("--width", "64", "--eval-every-epochs", "0.02", "--log-every-steps", "490", "--vmap"),
 ]
 PERIODS = (1, 10, 30, 100, 300)
 COMPRESSORS = (
