@@ -56,6 +56,7 @@ HERE = (
     Benchmark(
         "period_lengths", quick=("--workers", "4", "--period", "300", "--seeds", "0"), hours=1
     ),
+    Benchmark("period_schemes", quick=("--only", "no_loco", "--seeds", "0"), hours=0.4),
     Benchmark("sharded_training", hours=1),
     Benchmark("training", quick=("--only", "digits"), hours=2),
     Benchmark(
@@ -75,6 +76,7 @@ LEFT_OUT = (
     LeftOut("network", (), f"{ROOT}; PyTorch to compare with"),
     LeftOut("period_bytes", (), ROOT),
     LeftOut("period_overlap", (), COMPILERS),
+    LeftOut("period_seconds", (), ROOT),
     LeftOut("plan", ("--measure",), ROOT),
     LeftOut("regression", ("--since", "COMMIT"), "a commit to compare with"),
     LeftOut("scaling", ("--measure",), ROOT),

@@ -14,18 +14,18 @@ import jax
 import numpy as np
 
 import jaxcompress
+from benchmarks.common.training_parts import training_parts
 from benchmarks.hosts.jax_host import barrier, join, versions
 from benchmarks.hosts.worker import serve
 from benchmarks.time_to_accuracy.methods import Method, expression
 from benchmarks.time_to_accuracy.specification import CHECKED_STEPS, Specification
 from benchmarks.time_to_accuracy.tasks import TASKS, config_of
 from train.config import Config
-from train.data.batches import steps_per_epoch, test_batches, train_batches
+from train.data.batches import test_batches
 from train.data.registry import load_dataset
-from train.models.build_model import build_model
-from train.optimizer import make_chain, make_optimizer, make_schedule
+from train.optimizer import make_chain, make_optimizer
 from train.program import TrainState
-from train.task import Evaluation, init_model, make_loss
+from train.task import Evaluation, make_loss
 
 
 def main(rank: int, workers: int, address: str, specification: Specification) -> None:
@@ -41,49 +41,39 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
         outer_optimizer="sgd",
         outer_learning_rate=1.0,
     )
+    parts = training_parts(config, mesh, task.most_steps, rank, workers)
     splits = {
-        split: load_dataset(config.dataset, None, config.context, split)
-        for split in ("validation", "test")
+        "validation": parts.dataset,
+        "test": load_dataset(config.dataset, None, config.context, "test"),
     }
-    trained_on = splits["validation"]
-    batches = train_batches(trained_on, config.batch_size, config.seed, rank, workers)
-    example = next(train_batches(trained_on, config.batch_size, config.seed, rank, workers))
-    model = build_model(
-        config.model,
-        trained_on.num_classes,
-        example["inputs"].shape[1:],
-        transformer_size=config.transformer_size,
-    )
-    params, extra = jaxcompress.replicate(init_model(model, example, config.seed), mesh)
-    schedule = make_schedule(
-        config, steps_per_epoch(trained_on, config.batch_size), task.most_steps
-    )
+    params, extra = parts.params, parts.extra
     average = jaxcompress.compress(jaxcompress.parse(expression(method, task)))
     make = make_chain if config.period is None else make_optimizer
-    optimizer = make(config, average, schedule, "data")
+    optimizer = make(config, average, parts.schedule, "data")
     state = jaxcompress.init_state(optimizer, params, mesh)
     if config.period is not None:
         extra = jaxcompress.rows_of_workers(extra, mesh)
-    evaluate, first = Evaluation(model, mesh), jaxcompress.shard_batch(example, mesh)
+    evaluate, first = Evaluation(parts.model, mesh), jaxcompress.shard_batch(parts.example, mesh)
     begin = time.monotonic()
-    step = _make_step(config)(make_loss(model), optimizer, mesh)
+    step = _make_step(config)(make_loss(parts.model), optimizer, mesh)
     step = step.lower(params, state, extra, first).compile()
     compile_seconds = time.monotonic() - begin
     held = [params, state, extra]
     parameters = sum(x.size for x in jax.tree.leaves(params))
+    parts = parts._replace(params=None, extra=None)  # the step donates them
     del params, state, extra
 
     def train(steps: int) -> dict[str, Any]:
         losses = []
-        for batch in itertools.islice(batches, steps):
+        for batch in itertools.islice(parts.batches, steps):
             *held[:], metrics = step(*held, jaxcompress.shard_batch(batch, mesh))
             # With a period, of this host's worker.
             losses.append([shard.data for shard in metrics["loss"].addressable_shards])
         return {"losses": [float(np.mean(loss)) for loss in jax.device_get(losses)]}
 
     def scores(split: str) -> dict[str, float]:
-        parts = test_batches(splits[split], config.batch_size, rank, workers)
-        found = evaluate(held[0], TrainState(*held).shared_stats(), parts)
+        examples = test_batches(splits[split], config.batch_size, rank, workers)
+        found = evaluate(held[0], TrainState(*held).shared_stats(), examples)
         return {"loss": found["test_loss"], "accuracy": found["test_accuracy"]}
 
     programs = {

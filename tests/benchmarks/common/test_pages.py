@@ -53,6 +53,8 @@ NOTHING_MEASURED = {
     "period_bytes": {"only": ()},
     "period_lengths": {"workers": ()},
     "period_overlap": {"platform": ()},
+    "period_schemes": {"only": ()},
+    "period_seconds": {"workers": ()},
     "plan": {},
     "scheme_survey": {"only": ("table",)},
     "sharded_network": {"measure": False},

@@ -1,0 +1,1 @@
+"""Validation loss of streaming and gossip, beside local updates."""
