@@ -1,4 +1,4 @@
-"""Jitted steps that reuse the memory of their arguments, and refuse arrays that are gone."""
+"""Jitted steps, which may reuse the memory of their arguments, and refuse arrays that are gone."""
 
 import functools
 from collections.abc import Callable
@@ -8,17 +8,17 @@ import jax
 from jax.core import Tracer
 
 
-class DonatingStep:
-    """A jitted function that donates its first three arguments.
+class JittedStep:
+    """A jitted function, which may donate its first three arguments.
 
     Given an array whose memory an earlier call has reused, it raises a ValueError. JAX alone may
     crash then, on several CPU devices. All attributes, such as `lower`, are those of the jitted
     function.
     """
 
-    def __init__(self, function: Callable, **options: Any):
+    def __init__(self, function: Callable, donate: bool, **options: Any):
         """`function` takes what is donated first; `options` are those of `jax.jit`."""
-        self._jitted = jax.jit(function, donate_argnums=(0, 1, 2), **options)
+        self._jitted = jax.jit(function, donate_argnums=(0, 1, 2) if donate else (), **options)
         functools.update_wrapper(self, function)
 
     def __call__(self, *args, **kwargs):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 # Metrics that the step adds itself.
 RESERVED = {"loss", "applied"}
 LOSS_FUNCTION = (
-    "make_train_step takes a loss function (params, extra, batch) -> (loss, (extra, metrics)),"
+    "a training step takes a loss function (params, extra, batch) -> (loss, (extra, metrics)),"
     " where extra and metrics may be {}, or (params, batch) -> loss or (loss, metrics)"
 )
 

@@ -43,26 +43,29 @@ def reshard_workers(state: Any, workers: int) -> Any:
     """
     check_integer("workers", workers, 1, "the new number of workers")
 
-    def reshard(x):
+    def reshard(path, x):
         if is_int8_array(x):
-            return _vmapped(store_to_nearest, x.scale.ndim - 1)(reshard(read(x)))
+            return _vmapped(store_to_nearest, x.scale.ndim - 1)(reshard(path, read(x)))
         if not jnp.issubdtype(x.dtype, jnp.floating):
             if not isinstance(x, Tracer) and (x != x[:1]).any():
                 raise ValueError(
-                    f"only floating state has a mean to keep; a PerWorker part of {x.dtype} differs"
-                    " between workers and cannot be resharded."
+                    f"the state at {path_text(path)!r} is {x.dtype} and differs between workers: it"
+                    " has no mean that another number of workers could keep. Go on with as many"
+                    f" workers as before, {x.shape[0]}; or give the new state that part of"
+                    " init_state."
                 )
             return jnp.broadcast_to(x[:1], (workers, *x.shape[1:]))
         shares = jnp.asarray(_overlap(x.shape[0], workers), jnp.promote_types(x.dtype, jnp.float32))
         return jnp.tensordot(shares, x, axes=1, precision=jax.lax.Precision.HIGHEST).astype(x.dtype)
 
-    return jax.tree.map(
-        lambda node: (
-            jax.tree.map(reshard, node, is_leaf=is_int8_array) if _is_per_worker(node) else node
-        ),
-        to_device(state),
-        is_leaf=_is_per_worker,
-    )
+    def of_workers(path, node):
+        if not _is_per_worker(node):
+            return node
+        return jax.tree_util.tree_map_with_path(
+            lambda inside, x: reshard((*path, *inside), x), node, is_leaf=is_int8_array
+        )
+
+    return jax.tree_util.tree_map_with_path(of_workers, to_device(state), is_leaf=_is_per_worker)
 
 
 def place_state(

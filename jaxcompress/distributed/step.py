@@ -14,7 +14,7 @@ from jaxcompress.apply_if_all_finite import check_around_whole_chain, chosen, sk
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.distributed.accumulation import accumulated
-from jaxcompress.distributed.donation import DonatingStep
+from jaxcompress.distributed.donation import JittedStep
 from jaxcompress.distributed.loss_function import checked, scaled, with_extra
 from jaxcompress.distributed.offload import to_device, to_host
 from jaxcompress.distributed.placement import (
@@ -142,7 +142,7 @@ def make_train_step(
     def step(params, opt_state, extra, batch, bandwidth=None):
         check_worker_axis(opt_state, mesh, axis_name)
         check_around_whole_chain(opt_state)
-        _check_differentiable(params)
+        check_differentiable(params)
         kept, opt_state = opt_state, with_given(to_device(opt_state), bandwidth=bandwidth)
         specs = state_specs(opt_state, axis_name)
         in_specs, out_specs = (P(), specs, P(), P(axis_name)), (P(), specs, P(), P())
@@ -151,10 +151,10 @@ def make_train_step(
         params, opt_state, extra = keep_placement(params, opt_state, extra, mesh, axis_name)
         return params, to_host(opt_state, kept), extra, metrics
 
-    return DonatingStep(step) if donate else jax.jit(step)
+    return JittedStep(step, donate)
 
 
-def _check_differentiable(params: Any) -> None:
+def check_differentiable(params: Any) -> None:
     """ValueError if a parameter is not a floating or complex array."""
     for path, x in jax.tree_util.tree_leaves_with_path(params):
         if not jnp.issubdtype(dtype := jnp.result_type(x), jnp.inexact):
@@ -206,4 +206,8 @@ def _average(tree: Any, axis_name: AxisName) -> Any:
                 " are averaged over them. Make it floating, as in correct.mean(), or the same on"
                 " all workers."
             )
-    return merge_masked(tree, fused_mean(mask(tree, floating), axis_name), tree)
+    # In less than float32 the sum over many workers may overflow.
+    own = mask(tree, floating)
+    wide = jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), own)
+    mean = jax.tree.map(lambda x, like: x.astype(like.dtype), fused_mean(wide, axis_name), own)
+    return merge_masked(tree, mean, tree)

@@ -23,10 +23,11 @@ class VirtualMesh:
 
     It replaces a mesh in `make_train_step`, `init_state`, `replicate` and `shard_batch`. Every
     worker has its own rows of the batch and its own memories, and compresses and averages as on its
-    own device. The numbers equal those of as many devices, up to the rounding of sums, and nothing
-    is sent. So it can measure accuracy, but not time. To count what so many devices would send, use
-    `traffic_of_jaxpr` on the step that `make_train_step` builds for ``mesh.abstract``. On a CPU,
-    `virtual_cpu_workers` gives devices with real collectives instead.
+    own device. The numbers equal those of as many devices, up to the rounding of sums; random
+    numbers do with JAX's default generator, and not with ``rbg``. Nothing is sent. So it can
+    measure accuracy, but not time. To count what so many devices would send, use `traffic_of_jaxpr`
+    on the step that `make_train_step` builds for ``mesh.abstract``. On a CPU, `virtual_cpu_workers`
+    gives devices with real collectives instead.
 
     Args:
       workers: The number of workers, at least 1.
@@ -90,6 +91,9 @@ class VirtualMesh:
 
 
 AnyMesh = Mesh | VirtualMesh
+
+# Collectives without an effect that says that they communicate; those of other names have one.
+PERMUTES = {"ppermute", "pshuffle"}
 
 
 def sharding(
@@ -169,7 +173,9 @@ def one_by_one(function: Callable, mesh: AnyMesh | AbstractMesh) -> Callable:
             return function(*jax.tree.map(lambda s, x: x[worker] if s else x, split, args))
 
         traced = jax.make_jaxpr(one)(0)
-        if traced.effects or "conv_general_dilated" not in primitives(traced.jaxpr):
+        found = set(primitives(traced.jaxpr))
+        communicates = traced.effects or found & PERMUTES
+        if communicates or "conv_general_dilated" not in found:
             in_axes = jax.tree.map(lambda s: 0 if s else None, split)
             over_all = jax.vmap(function, in_axes, axis_name=mesh.axis_name, axis_size=workers)
             results = over_all(*args)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from jaxcompress._compat import automatic_axes, axis_size, vary
+from jaxcompress._compat import axis_size, vary
 from jaxcompress.base import PerWorker
 from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.collectives.pairs import matchings, partners_message
@@ -20,6 +20,8 @@ from jaxcompress.periods.period_checks import (
     check_call,
     check_dtypes,
     check_link,
+    check_model_is_whole,
+    check_no_skipping,
     check_period,
 )
 
@@ -103,7 +105,8 @@ def gossip(
 
     Raises:
       ValueError: if an argument is of another kind or `period` is below 1. In `init`, if `inner`
-        averages by itself, or if a parameter has fewer bits than float32. While tracing, if `rule`
+        or `outer` averages by itself or has an `apply_if_all_finite`, or if a parameter has fewer
+        bits than float32. While tracing, if `rule`
         was made for another number of workers, or the model is sharded over other axes.
 
     Example:
@@ -121,9 +124,10 @@ def gossip(
     def init(params) -> Any:
         check_dtypes(params)
         own = inner.init(params)
-        if averages(own) or (slow and averages(slow.init(params))):
-            raise ValueError("gossip sends by its rule alone: inner and outer have no compress.")
         outer_state, kept = started(params)
+        if averages(own) or averages(outer_state):
+            raise ValueError("gossip sends by its rule alone: inner and outer have no compress.")
+        check_no_skipping("gossip", (own, outer_state))
         return GossipState(
             count=jnp.zeros([], jnp.int32),
             since=jnp.zeros([], jnp.int32),
@@ -144,7 +148,8 @@ def gossip(
 
     def update(updates, state, params=None, *, weight=None, flush=False, **extra_args):
         workers = axis_size(axis_name)
-        check_call("gossip", params, weight)
+        check_call("gossip", GossipState, state, params, weight)
+        check_model_is_whole("gossip")
         _check_workers(rule, workers)
         silent = jnp.zeros([], jnp.float32)
         if flush:
@@ -201,8 +206,6 @@ def gossip(
         drift = jax.tree.map(jnp.subtract, params, state.params.value)
         drift, _, _ = weighted(drift, weight, axis_name)
         step = jax.tree.map(jnp.negative, fused_mean(drift, axis_name))
-        # Both sums, here and in the training step, are of the same two numbers.
-        step = lax.optimization_barrier(step)
         own = vary(optax.apply_updates(params, step), axis_name)
         outer_state, kept = vary(started(own), axis_name)
         zero = jnp.zeros_like(state.since)
@@ -214,16 +217,11 @@ def gossip(
 
 
 def _check_workers(rule: PairRule, workers: int) -> None:
-    """ValueError if the step is not what `rule` was made for, or the model is sharded."""
+    """ValueError if `rule` was made for another number of workers."""
     if rule.workers not in (None, workers):
         raise ValueError(
             f"the rule of gossip was made for {rule.workers} workers, and the step has {workers}."
             f" Write power_gossip(workers={workers})."
-        )
-    if model := automatic_axes():
-        raise ValueError(
-            f"gossip sends whole parameters, and XLA shards this model over the mesh axes {model}."
-            " Sharded models take local_updates with on_shards."
         )
 
 

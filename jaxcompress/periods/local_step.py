@@ -14,7 +14,7 @@ from jaxcompress._compat import vary
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.distributed.accumulation import accumulated
-from jaxcompress.distributed.donation import DonatingStep
+from jaxcompress.distributed.donation import JittedStep
 from jaxcompress.distributed.loss_function import checked, scaled, with_extra
 from jaxcompress.distributed.placement import (
     check_worker_axis,
@@ -23,10 +23,12 @@ from jaxcompress.distributed.placement import (
     squeeze_worker_axis,
 )
 from jaxcompress.distributed.specs import keep_placement, state_specs
+from jaxcompress.distributed.step import check_differentiable, local_value_and_grad
 from jaxcompress.distributed.virtual import AnyMesh, one_by_one, over_workers, sharding
 from jaxcompress.ops.argument_checks import check_integer
-from jaxcompress.ops.trees import mask, merge_masked
+from jaxcompress.ops.trees import mask, merge_masked, path_text
 from jaxcompress.periods.own_steps import local_state, weighted, worker_params
+from jaxcompress.periods.period_checks import check_link, check_rows, weights_of
 from jaxcompress.routing.adaptive_states import with_given
 
 
@@ -38,7 +40,7 @@ def make_local_step(
     micro_batches: int = 1,
     donate: bool = True,
 ) -> Callable:
-    """A jitted step of `local_updates` or `gossip` over the workers of `mesh`.
+    """A jitted step of `local_updates`, `streaming` or `gossip` over the workers of `mesh`.
 
     Gradients are taken at each worker's own parameters. Between synchronisations, or exchanges of
     pairs, the compiled program takes a branch without any collective. So `metrics` are those of
@@ -51,7 +53,7 @@ def make_local_step(
 
     Args:
       loss_fn: As for `make_train_step`.
-      optimizer: A `local_updates` or a `gossip`.
+      optimizer: A `local_updates`, a `streaming` or a `gossip`.
       mesh: As for `make_train_step`.
       axis_name: The axis of the workers.
       micro_batches: As for `make_train_step`.
@@ -62,10 +64,13 @@ def make_local_step(
       extra, metrics)``, a jitted function. `params` are the anchor, replicated; with `gossip` they
       change in a flush only. `extra` comes from `rows_of_workers`. Every metric, and
       ``metrics["loss"]``, has the shape (workers,). `weight` is a number, or one for each worker,
-      (workers,). `bandwidth` is as for `make_train_step`.
+      (workers,); one that is negative or not finite counts as 0. `bandwidth` is as for
+      `make_train_step`.
 
     Raises:
-      ValueError: as `make_train_step`, and while tracing if `optimizer` is neither.
+      ValueError: as `make_train_step`; while tracing if `optimizer` is none of these, if `extra` is
+        not from `rows_of_workers`, if the loss function returns another structure, shape or dtype
+        for it, or if `weight` has another shape.
     """
     take_step = step_of_worker(loss_fn, optimizer, mesh, axis_name, micro_batches)
     workers = number_of_workers(mesh, axis_name)
@@ -76,10 +81,12 @@ def make_local_step(
         return params, *expand_worker_axis(own), metrics
 
     def step(params, opt_state, extra, batch, weight=1.0, bandwidth=None):
+        check_rows(extra)
         check_worker_axis((opt_state, extra), mesh, axis_name)
+        check_differentiable(params)
         opt_state = with_given(opt_state, bandwidth=bandwidth)
         specs, each = state_specs(opt_state, axis_name), P(axis_name)
-        weight = jnp.broadcast_to(jnp.asarray(weight, jnp.float32), (workers,))
+        weight = weights_of(weight, workers)
         run = over_workers(
             one_worker,
             mesh,
@@ -90,7 +97,7 @@ def make_local_step(
         params, opt_state, extra, metrics = run(params, opt_state, extra, batch, weight)
         return *keep_placement(params, opt_state, extra, mesh, axis_name), metrics
 
-    return DonatingStep(step) if donate else jax.jit(step)
+    return JittedStep(step, donate)
 
 
 def step_of_worker(
@@ -106,16 +113,17 @@ def step_of_worker(
       ``(params, opt_state, extra, batch, weight) -> (params, opt_state, extra, metrics)``, where
       what returns as `extra` is `PerWorker`, and each metric has the shape (1,).
     """
+    check_link("optimizer", optimizer, "local_updates(…)")
     check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
     loss_fn = scaled(checked(with_extra(loss_fn)), None)
-    value_and_grad = accumulated(
-        jax.value_and_grad(loss_fn, has_aux=True), micro_batches, axis_name
-    )
+    value_and_grad = local_value_and_grad(loss_fn, axis_name, has_aux=True)
+    value_and_grad = accumulated(value_and_grad, micro_batches, axis_name)
     value_and_grad = one_by_one(value_and_grad, mesh)
 
     def take_step(params, opt_state, extra, batch, weight):
         own = worker_params(opt_state)
         (_, (new_extra, metrics)), grads = value_and_grad(own, extra, batch)
+        _check_same_types(new_extra, extra)
         updates, opt_state = optimizer.update(grads, opt_state, params, weight=weight)
         state = local_state(opt_state)
         metrics["applied"] = state.applied.value
@@ -137,25 +145,38 @@ def make_flush(
     """A jitted function that ends a period early, as at the end of training or before a pause.
 
     Returns:
-      ``flush(params, opt_state, extra) -> (params, opt_state, extra)``. It synchronises all workers
-      if any inner step was taken since the last synchronisation, else it changes nothing.
-    """
+      ``flush(params, opt_state, extra, weight=1.0) -> (params, opt_state, extra)``. It synchronises
+      all workers if any inner step was taken since the last synchronisation, else it changes
+      nothing. `weight` is as for `make_local_step`: that of the step at the end of a period.
 
-    def one_worker(params, opt_state, extra):
+    Raises:
+      ValueError: while tracing, as the step of `make_local_step`.
+    """
+    check_link("optimizer", optimizer, "local_updates(…)")
+    workers = number_of_workers(mesh, axis_name)
+
+    def one_worker(params, opt_state, extra, weight):
         opt_state, extra = squeeze_worker_axis((opt_state, extra))
         due = local_state(opt_state).since > 0
-        updates, opt_state = optimizer.update(params, opt_state, params, weight=1.0, flush=True)
-        new_extra = _averaged_when_due(extra.value, due, 1.0, axis_name)
+        updates, opt_state = optimizer.update(
+            params, opt_state, params, weight=weight[0], flush=True
+        )
+        new_extra = _averaged_when_due(extra.value, due, weight[0], axis_name)
         opt_state, new_extra = expand_worker_axis((opt_state, PerWorker(new_extra)))
         return optax.apply_updates(params, updates), opt_state, new_extra
 
-    def flush(params, opt_state, extra):
+    def flush(params, opt_state, extra, weight=1.0):
+        local_state(opt_state)
+        check_rows(extra)
+        check_worker_axis((opt_state, extra), mesh, axis_name)
         specs, each = state_specs(opt_state, axis_name), P(axis_name)
-        run = over_workers(one_worker, mesh, (P(), specs, each), (P(), specs, each), axis_name)
-        params, opt_state, extra = run(params, opt_state, extra)
+        run = over_workers(
+            one_worker, mesh, (P(), specs, each, each), (P(), specs, each), axis_name
+        )
+        params, opt_state, extra = run(params, opt_state, extra, weights_of(weight, workers))
         return keep_placement(params, opt_state, extra, mesh, axis_name)
 
-    return jax.jit(flush)
+    return JittedStep(flush, donate=False)
 
 
 def rows_of_workers(tree: Any, mesh: AnyMesh, axis_name: AxisName = "data") -> PerWorker:
@@ -180,6 +201,21 @@ def mean_over_workers(tree: Any) -> Any:
     return jax.tree.map(mean, tree.value if isinstance(tree, PerWorker) else tree)
 
 
+def _check_same_types(new: Any, old: Any) -> None:
+    """ValueError if the loss function returned an `extra` of another structure, shape or dtype."""
+    types = [
+        {path_text(path): f"{jnp.result_type(x)}{list(jnp.shape(x))}" for path, x in leaves}
+        for leaves in map(jax.tree_util.tree_leaves_with_path, (new, old))
+    ]
+    for path in dict.fromkeys([*types[0], *types[1]]):
+        after, before = (one.get(path, "nothing") for one in types)
+        if after != before:
+            raise ValueError(
+                f"the loss function was given {before} as extra at {path!r}, and returned {after}."
+                " What it returns is the extra of the next step, of the same kind."
+            )
+
+
 def _averaged_when_due(extra: Any, due: jax.Array | bool, weight: Any, axis_name: AxisName) -> Any:
     """At a synchronisation the weighted mean over workers of what is floating in `extra`."""
     if due is False:
@@ -188,9 +224,13 @@ def _averaged_when_due(extra: Any, due: jax.Array | bool, weight: Any, axis_name
     own = mask(extra, floating)
 
     def averaged():
-        shares, _, total = weighted(own, weight, axis_name)
+        # In less than float32 the sum over many workers may overflow.
+        wide = jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), own)
+        shares, _, total = weighted(wide, weight, axis_name)
         mean = vary(fused_mean(shares, axis_name), axis_name)
-        return jax.tree.map(lambda mean, own: jnp.where(total > 0, mean, own), mean, own)
+        return jax.tree.map(
+            lambda mean, own: jnp.where(total > 0, mean.astype(own.dtype), own), mean, own
+        )
 
     if not jax.tree.leaves(own):
         return extra

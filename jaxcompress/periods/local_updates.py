@@ -12,10 +12,10 @@ from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.periods.anchor_step import anchor_step, silent
 from jaxcompress.periods.own_steps import Period, own_step, period_at
 from jaxcompress.periods.period_checks import (
-    averages,
     check_call,
     check_dtypes,
     check_link,
+    check_links,
     check_period,
 )
 
@@ -76,7 +76,8 @@ def local_updates(
     How it travels: as `average` sends it, once in a period, and one all-reduce of 4 bytes for the
     weights.
 
-    Guarantees: x is equal on all workers to the last bit, and ``x_w == x`` after a synchronisation.
+    Guarantees: x is equal on all workers to the last bit. After a synchronisation x_w is too, and
+    equal to x up to rounding.
     With H = 1, ``optax.sgd(lr)`` inside and ``optax.sgd(1.0)`` outside it is data-parallel SGD.
 
     Args:
@@ -92,7 +93,8 @@ def local_updates(
 
     Raises:
       ValueError: if an argument is of another kind or `period` is below 1. In `init`, if `inner`
-        averages by itself, if `average` does not, or if a parameter has fewer bits than float32.
+        or `outer` averages by itself, if `average` does not, if `apply_if_all_finite` is in one of
+        them, or if a parameter has fewer bits than float32.
 
     Example:
       >>> from jaxcompress import compress, dense
@@ -111,21 +113,18 @@ def local_updates(
     def init(params) -> Any:
         check_dtypes(params)
         own, sending = inner.init(params), average.init(params)
-        if averages(own) or not averages(sending):
-            raise ValueError(
-                "local_updates has one compress, in average: the inner optimizer is a worker's own"
-                " and sends nothing."
-            )
+        moving = outer.init(params)
+        check_links("local_updates", own, moving, sending)
         count, since = jnp.zeros([], jnp.int32), jnp.zeros([], jnp.int32)
         copied = jax.tree.map(jnp.copy, params)
         applied = PerWorker(jnp.ones([], jnp.float32))
         return LocalUpdatesState(
-            count, since, applied, PerWorker(copied), PerWorker(own), outer.init(params), sending
+            count, since, applied, PerWorker(copied), PerWorker(own), moving, sending
         )
 
     def update(updates, state, params=None, *, weight=None, flush=False, **extra_args):
         axis_size(axis_name)
-        check_call("local_updates", params, weight)
+        check_call("local_updates", LocalUpdatesState, state, params, weight)
         if not flush:
             state = own_step(inner, updates, state, extra_args)
         due = state.since > 0 if flush else state.since >= period_at(period, state.count)

@@ -20,8 +20,8 @@ def own_step(
 ) -> Any:
     """The state after one step of this worker by itself.
 
-    If the gradients are not finite, or the step would make anything else so, only counters go on:
-    they stay equal on all workers.
+    If the gradients are not finite, or the step would make anything else so, only counters go on,
+    which are integers of the shape (): they stay equal on all workers.
     """
     old = state.params.value, state.inner.value
     step, inner_state = inner.update(grads, old[1], old[0], **extra_args)
@@ -29,7 +29,7 @@ def own_step(
     applied = all_finite(grads) & ~_spoils(new, old)
 
     def chosen(new, old):
-        counts = jnp.issubdtype(new.dtype, jnp.integer)
+        counts = jnp.issubdtype(new.dtype, jnp.integer) and not new.shape
         return new if counts else jnp.where(applied, new, old)
 
     params, inner_state = jax.tree.map(chosen, new, old)
@@ -59,6 +59,11 @@ def period_at(period: Period, count: jax.Array) -> Any:
     if not callable(period):
         return period
     found = jnp.asarray(period(count))
+    if found.shape or found.dtype.kind not in "iuf":
+        raise ValueError(
+            "the function given as period returns a number of steps; got"
+            f" {found.dtype}{list(found.shape)}."
+        )
     return jnp.where(found >= 1, found, 1)  # 1 for NaN too
 
 
@@ -89,12 +94,12 @@ def worker_params(opt_state: Any) -> Params:
 
 
 def local_state(opt_state: Any) -> Any:
-    """`opt_state`; ValueError unless it is that of a `local_updates` or a `gossip` by itself."""
+    """`opt_state`; ValueError unless it is that of an optimizer with a period by itself."""
     if not hasattr(opt_state, "synchronised"):
         raise ValueError(
-            "the optimizer of make_local_step is a local_updates(…) by itself, or a gossip(…):"
-            " other links, apply_if_all_finite and optax.inject_hyperparams go into its inner or"
-            " outer optimizer, or are not needed. Chains with compress take make_train_step. Got"
-            f" the state {type(opt_state).__name__}."
+            "the optimizer of make_local_step and make_flush is a local_updates(…), a streaming(…)"
+            " or a gossip(…) by itself: other links and optax.inject_hyperparams go into its inner"
+            " or outer optimizer; apply_if_all_finite is not needed. Chains with compress take"
+            f" make_train_step. Got the state {type(opt_state).__name__}."
         )
     return opt_state

@@ -6,6 +6,9 @@ import jax
 import jax.numpy as jnp
 from optax import Params
 
+from jaxcompress._compat import automatic_axes
+from jaxcompress.apply_if_all_finite import skipped_steps
+from jaxcompress.base import PerWorker
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import path_text
 from jaxcompress.transform import CompressState
@@ -33,11 +36,71 @@ def check_dtypes(params: Params) -> None:
             )
 
 
-def check_call(name: str, params: Any, weight: Any) -> None:
-    """ValueError if the optimizer `name` was called as by `make_train_step`.
+def check_links(name: str, inner: Any, outer: Any, average: Any) -> None:
+    """ValueError unless exactly one of the states has a `compress`: that of `average`."""
+    if averages(inner) or averages(outer):
+        raise ValueError(
+            f"{name} sends in average alone: inner is a worker's own optimizer, and outer that of"
+            " the anchor. Take compress out of them."
+        )
+    if not averages(average):
+        raise ValueError(f"average is a compress(…), such as compress(dense()), in {name}.")
+    check_no_skipping(name, (inner, outer, average))
 
-    That gives no weight, and takes gradients at the parameters that all workers share.
+
+def check_no_skipping(name: str, states: Any) -> None:
+    """ValueError if a state has an `apply_if_all_finite` in it."""
+    if skipped_steps(states):
+        raise ValueError(
+            f"apply_if_all_finite does not go into {name}: workers would ask each other in every"
+            f" step, and nothing would multiply the loss by its scale. {name} skips the steps of a"
+            " worker that are not finite by itself."
+        )
+
+
+def check_model_is_whole(name: str) -> None:
+    """ValueError if XLA shards the model."""
+    if model := automatic_axes():
+        raise ValueError(
+            f"{name} takes whole parameters, and XLA shards this model over the mesh axes {model}."
+            " Sharded models take local_updates with on_shards."
+        )
+
+
+def check_rows(extra: Any) -> None:
+    """ValueError unless `extra` has a row for each worker."""
+    if not isinstance(extra, PerWorker):
+        raise ValueError(
+            "extra is each worker's own: rows_of_workers(extra, mesh) makes it, of {} too; got"
+            f" {type(extra).__name__}."
+        )
+
+
+def weights_of(weight: Any, workers: int) -> jax.Array:
+    """The weights of the workers, (workers,), of one number or as many.
+
+    Raises:
+      ValueError: it is something else.
     """
+    if weight is None or jnp.shape(weight) not in ((), (workers,)):
+        got = None if weight is None else f"the shape {jnp.shape(weight)}"
+        raise ValueError(
+            f"weight is a number, or one for each of the {workers} workers, ({workers},); got"
+            f" {got}."
+        )
+    return jnp.broadcast_to(jnp.asarray(weight, jnp.float32), (workers,))
+
+
+def check_call(name: str, kind: type, state: Any, params: Any, weight: Any) -> None:
+    """ValueError if the optimizer `name` was called as by `make_train_step`, or has another state.
+
+    `make_train_step` gives no weight, and takes gradients at the parameters that all workers share.
+    """
+    if not isinstance(state, kind):
+        raise ValueError(
+            f"the state is {type(state).__name__}, and that of {name} is a {kind.__name__}:"
+            " init_state(optimizer, params, mesh) makes it, with the optimizer of the step."
+        )
     if params is None or weight is None:
         raise ValueError(
             f"{name} takes gradients at each worker's own parameters: train by make_local_step. In"

@@ -8,21 +8,27 @@ import optax
 from jax import lax
 from optax import Params
 
-from jaxcompress._compat import automatic_axes, axis_size, vary
+from jaxcompress._compat import axis_size, vary
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.finiteness import all_finite
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import array_bits, mask, merge_masked
 from jaxcompress.periods.anchor_step import anchor_step, silent
 from jaxcompress.periods.own_steps import own_step
-from jaxcompress.periods.period_checks import averages, check_call, check_dtypes, check_link
+from jaxcompress.periods.period_checks import (
+    check_call,
+    check_dtypes,
+    check_link,
+    check_links,
+    check_model_is_whole,
+)
 
 
 class StreamingState(NamedTuple):
     """What `streaming` keeps; the parameters of a training step are the anchor."""
 
     count: jax.Array  # int32 (): inner steps since the start
-    since: jax.Array  # int32 (): inner steps since a flush made all workers equal
+    since: jax.Array  # int32 (): inner steps since a flush, 0 while all workers are equal
     applied: PerWorker  # float32 (): 1 if this worker took its last step, 0 if it skipped it
     params: PerWorker  # each worker's own parameters
     inner: PerWorker  # each worker's state of the inner optimizer; never averaged
@@ -80,9 +86,10 @@ def streaming(
       An Optax transformation. `init_state` places its state on a mesh.
 
     Raises:
-      ValueError: if an argument is of another kind. In `init`, if `inner` averages by itself, if
-        `average` does not, if the model has fewer arrays than `fragments`, or if a parameter has
-        fewer bits than float32. While tracing, if the model is sharded.
+      ValueError: if an argument is of another kind. In `init`, if `inner` or `outer` averages by
+        itself, if `average` does not, if `apply_if_all_finite` is in one of them, if the model has
+        fewer arrays than `fragments`, or if a parameter has fewer bits than float32. While tracing,
+        if the model is sharded, or the state has another number of fragments.
 
     Example:
       >>> from jaxcompress import compress, error_feedback, int4
@@ -103,18 +110,15 @@ def streaming(
         check_dtypes(params)
         parts = [mask(params, chosen) for chosen in fragment_masks(params, fragments)]
         own, sending = inner.init(params), tuple(map(average.init, parts))
-        if averages(own) or not averages(sending):
-            raise ValueError(
-                "streaming has one compress, in average: the inner optimizer is a worker's own and"
-                " sends nothing."
-            )
+        moving = tuple(map(outer.init, parts))
+        check_links("streaming", own, moving, sending)
         return StreamingState(
             count=jnp.zeros([], jnp.int32),
             since=jnp.zeros([], jnp.int32),
             applied=PerWorker(jnp.ones([], jnp.float32)),
             params=PerWorker(jax.tree.map(jnp.copy, params)),
             inner=PerWorker(own),
-            outer=tuple(map(outer.init, parts)),
+            outer=moving,
             sending=sending,
         )
 
@@ -122,8 +126,13 @@ def streaming(
         updates, state, params=None, *, weight=None, fragment=None, flush=False, **extra_args
     ):
         axis_size(axis_name)
-        check_call("streaming", params, weight)
-        _check_whole()
+        check_call("streaming", StreamingState, state, params, weight)
+        check_model_is_whole("streaming")
+        if len(state.outer) != fragments:
+            raise ValueError(
+                f"the state was made for {len(state.outer)} fragments, and this streaming has"
+                f" {fragments}. Take fragments={len(state.outer)}, or a new init_state."
+            )
         still = optax.tree.zeros_like(params)
         state = state._replace(sending=silent(state.sending))
         if flush:
@@ -194,16 +203,9 @@ def mixed(state: StreamingState, anchor: Params, fragment: int, mixing: float) -
     chosen = fragment_masks(own, len(state.outer))[fragment]
     moved = mix(mask(own, chosen), mask(anchor, chosen))
     others = mask(own, jax.tree.map(lambda one: not one, chosen))
-    return state._replace(params=PerWorker(merge_masked(own, moved, others)))
-
-
-def _check_whole() -> None:
-    """ValueError if XLA shards the model."""
-    if model := automatic_axes():
-        raise ValueError(
-            "streaming averages whole arrays, and XLA shards this model over the mesh axes"
-            f" {model}. Sharded models take local_updates with on_shards."
-        )
+    # A worker may now be beside the anchor without a step of its own; a flush makes it equal.
+    since = jnp.maximum(state.since, 1)
+    return state._replace(since=since, params=PerWorker(merge_masked(own, moved, others)))
 
 
 def _with(parts: tuple, place: int, part: Any) -> tuple:

@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import optax
 from jax.sharding import AbstractMesh
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress.base import AxisName
-from jaxcompress.distributed.donation import DonatingStep
+from jaxcompress.distributed.donation import JittedStep
 from jaxcompress.distributed.placement import (
     check_worker_axis,
     expand_worker_axis,
@@ -20,6 +18,7 @@ from jaxcompress.distributed.placement import (
 from jaxcompress.distributed.specs import keep_placement, state_specs
 from jaxcompress.distributed.virtual import AnyMesh, over_workers
 from jaxcompress.periods.local_step import step_of_worker
+from jaxcompress.periods.period_checks import check_rows, weights_of
 from jaxcompress.periods.streaming import StreamingState, mixed
 from jaxcompress.routing.adaptive_states import with_given
 
@@ -58,9 +57,9 @@ def make_streaming_average(
 
     Raises:
       ValueError: as `make_local_step`, if `mixing` is outside its range, and while tracing if
-        `optimizer` is no `streaming` or has no such fragment.
+        `optimizer` is no `streaming` or has no such fragment, or if `batches` is no list.
     """
-    if not 0 <= mixing < 1:
+    if not isinstance(mixing, int | float) or not 0 <= mixing < 1:
         raise ValueError(
             "mixing is the share of its own parameters that a worker keeps, from 0 to below 1; got"
             f" {mixing!r}."
@@ -69,8 +68,14 @@ def make_streaming_average(
     workers = number_of_workers(mesh, axis_name)
 
     def average(params, opt_state, extra, batches, fragment, weight=1.0, bandwidth=None):
+        check_rows(extra)
         check_worker_axis((opt_state, extra), mesh, axis_name)
         _check_fragment(opt_state, fragment)
+        if not isinstance(batches, list):
+            raise ValueError(
+                "batches is a list with one batch for each of the steps, as in [batch]; got"
+                f" {type(batches).__name__}."
+            )
 
         def one_worker(params, opt_state, extra, batches, weight):
             opt_state, extra = squeeze_worker_axis((opt_state, extra))
@@ -89,7 +94,7 @@ def make_streaming_average(
 
         opt_state = with_given(opt_state, bandwidth=bandwidth)
         specs, each = state_specs(opt_state, axis_name), P(axis_name)
-        weight = jnp.broadcast_to(jnp.asarray(weight, jnp.float32), (workers,))
+        weight = weights_of(weight, workers)
         run = over_workers(
             one_worker,
             mesh,
@@ -97,11 +102,10 @@ def make_streaming_average(
             (P(), specs, each, each),
             axis_name,
         )
-        params, opt_state, extra, metrics = run(params, opt_state, extra, list(batches), weight)
+        params, opt_state, extra, metrics = run(params, opt_state, extra, batches, weight)
         return *keep_placement(params, opt_state, extra, mesh, axis_name), metrics
 
-    jitted = DonatingStep if donate else jax.jit
-    return jitted(average, static_argnames="fragment")
+    return JittedStep(average, donate, static_argnames="fragment")
 
 
 def _check_fragment(opt_state: object, fragment: object) -> None:

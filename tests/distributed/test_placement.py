@@ -212,7 +212,9 @@ def test_a_number_of_workers_below_one_is_refused(workers):
 def test_state_without_a_mean_stays_where_all_workers_agree(dtype):
     found = reshard_workers(PerWorker(jnp.ones((4, 2), dtype)), 3).value
     np.testing.assert_array_equal(found, np.ones((3, 2), dtype))
-    with pytest.raises(ValueError, match=r"only floating state has a mean.*differs between"):
+    with pytest.raises(
+        ValueError, match=r"state at 'value' is .* and differs between workers: it has no mean"
+    ):
         reshard_workers(PerWorker(jnp.ones((4, 2), dtype).at[3].set(jnp.zeros((), dtype))), 2)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 from helpers import FLOAT32, slow
+from jax import lax
 
 from jaxcompress import (
     VirtualMesh,
@@ -15,6 +16,7 @@ from jaxcompress import (
     clip_by_local_norm,
     compress,
     data_mesh,
+    dense,
     init_state,
     local_sgd,
     make_local_step,
@@ -187,6 +189,26 @@ def test_convolutions_are_computed_one_worker_after_the_other():
     step = make_local_step(loss_of_convolutions, optimizer, mesh)
     arguments = params, init_state(optimizer, params, mesh), rows_of_workers(extra, mesh), batch
     assert set(groups(step.trace(*arguments).jaxpr.jaxpr)) == {1}
+
+
+def test_convolutions_of_rows_that_workers_exchange_are_computed_at_once():
+    params = {"k": RNG.standard_normal((3, 3, 1, 4), np.float32), "w": np.ones((4, 3), np.float32)}
+    rows = RNG.standard_normal((16, 6, 6, 1), np.float32)
+
+    def exchanged(params, batch):
+        batch = lax.ppermute(batch, "data", [(i, (i + 1) % 4) for i in range(4)])
+        names = ("NHWC", "HWIO", "NHWC")
+        out = lax.conv_general_dilated(batch, params["k"], (1, 1), "SAME", dimension_numbers=names)
+        return jnp.mean(jnp.square(out.mean((1, 2)) @ params["w"]))
+
+    ends = []
+    for mesh in (data_mesh(4), VirtualMesh(4)):
+        optimizer = optax.chain(compress(dense()), optax.sgd(0.1))
+        placed = replicate(params, mesh)
+        step = make_train_step(exchanged, optimizer, mesh)
+        state = init_state(optimizer, placed, mesh)
+        ends.append(jax.device_get(step(placed, state, {}, shard_batch(rows, mesh))[0]))
+    np.testing.assert_allclose(ends[0]["k"], ends[1]["k"], rtol=1e-5, atol=1e-6)
 
 
 def test_memories_can_wait_in_host_memory():

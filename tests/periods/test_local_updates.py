@@ -297,16 +297,35 @@ def test_a_period_that_is_none_is_refused(period):
 
 
 def test_a_compress_in_the_wrong_place_is_refused():
-    inside = optax.chain(average(), optax.sgd(0.1))
-    for inner, link in ((inside, average()), (optax.sgd(0.1), optax.identity())):
-        with pytest.raises(ValueError, match="local_updates has one compress, in average"):
-            local_updates(inner, optax.sgd(1.0), link, 2).init({"w": jnp.zeros(3)})
+    inside, params = optax.chain(average(), optax.sgd(0.1)), {"w": jnp.zeros(3)}
+    for inner, outer in ((inside, optax.sgd(1.0)), (optax.sgd(0.1), inside)):
+        with pytest.raises(
+            ValueError, match=r"local_updates sends in average alone.*Take compress"
+        ):
+            local_updates(inner, outer, average(), 2).init(params)
+    with pytest.raises(ValueError, match=r"average is a compress\(…\), such as compress"):
+        local_updates(optax.sgd(0.1), optax.sgd(1.0), optax.identity(), 2).init(params)
     with pytest.raises(ValueError, match="average is an Optax transformation, such as compress"):
         local_updates(optax.sgd(0.1), optax.sgd(1.0), dense(), 2)
     with pytest.raises(ValueError, match=r"'w' is bfloat16.*Keep parameters in float32"):
         local_updates(optax.sgd(0.1), optax.sgd(1.0), average(), 2).init(
             {"w": jnp.zeros(3, jnp.bfloat16)}
         )
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_loss_scale_inside_is_refused(place):
+    # Nothing would multiply the loss by the scale by which it divides.
+    links = [optax.sgd(0.1), optax.sgd(1.0), average()]
+    links[place] = apply_if_all_finite(links[place], loss_scale=1024.0)
+    with pytest.raises(ValueError, match="apply_if_all_finite does not go into local_updates"):
+        local_updates(*links, 2).init({"w": jnp.zeros(3)})
+
+
+def test_a_period_that_is_no_number_is_refused():
+    optimizer = local_updates(optax.sgd(0.1), optax.sgd(1.0), average(), lambda _: jnp.ones(2))
+    with pytest.raises(ValueError, match=r"returns a number of steps; got float32\[2\]"):
+        Training(optimizer).run(1)
 
 
 def test_a_step_that_takes_gradients_at_the_anchor_is_refused():
@@ -326,7 +345,7 @@ def test_a_chain_without_local_updates_is_refused():
 
 
 def check_refused(optimizer, params, mesh):
-    with pytest.raises(ValueError, match=r"is a local_updates\(…\) by itself"):
+    with pytest.raises(ValueError, match=r"is a local_updates\(…\), a streaming\(…\) or a gossip"):
         make_local_step(loss_of, optimizer, mesh)(
             params,
             init_state(optimizer, params, mesh),

@@ -270,10 +270,11 @@ def test_bad_arguments_are_refused():
         Training(streaming(optax.sgd(0.1), nesterov(), compress(dense()), 3))
     with pytest.raises(ValueError, match="fragments is the number of parts"):
         streaming(optax.sgd(0.1), nesterov(), compress(dense()), 0)
-    with pytest.raises(ValueError, match="streaming has one compress"):
+    with pytest.raises(ValueError, match="streaming sends in average alone"):
         Training(streaming(compress(dense()), nesterov(), compress(dense()), 1))
-    with pytest.raises(ValueError, match="mixing is the share"):
-        Training(two_fragments(), mixing=1.0)
+    for mixing in (1.0, "half", None):
+        with pytest.raises(ValueError, match="mixing is the share"):
+            Training(two_fragments(), mixing=mixing)
     training = Training(two_fragments())
     with pytest.raises(ValueError, match="fragment is one of 2, counted from 0; got 2"):
         training.averages(2)
@@ -282,13 +283,43 @@ def test_bad_arguments_are_refused():
     other = Training(local_updates(optax.sgd(0.1), nesterov(), compress(dense()), 3))
     with pytest.raises(ValueError, match="make_streaming_average is a streaming"):
         other.averages(0)
+    for batches in (training.batch, None, {"x": X}):
+        with pytest.raises(ValueError, match=r"batches is a list .* as in \[batch\]; got"):
+            training.average(*training.state, batches, fragment=0)
+
+
+def test_a_state_of_another_kind_or_with_other_fragments_is_refused():
+    one, two = (streaming(optax.sgd(0.1), nesterov(), compress(dense()), n) for n in (1, 2))
+    training = Training(one)
+    training.optimizer = two
+    average = make_streaming_average(loss_of, two, training.mesh)
+    with pytest.raises(ValueError, match=r"made for 1 fragments, .* has 2. Take fragments=1"):
+        average(*training.state, [], fragment=0)
+    with pytest.raises(ValueError, match="made for 1 fragments"):
+        training.flush()
+    local = local_updates(optax.sgd(0.1), nesterov(), compress(dense()), 3)
+    step = make_local_step(loss_of, local, training.mesh)
+    with pytest.raises(ValueError, match="state is StreamingState, and that of local_updates is a"):
+        step(*training.state, training.batch)
+
+
+def test_a_flush_after_an_average_without_steps_makes_workers_equal():
+    training = Training(two_fragments(), mixing=0.5)
+    training.steps(3)
+    training.flush()
+    training.averages(0)  # the outer momentum moves the anchor
+    training.flush()
+    for name, x in training.anchor.items():
+        np.testing.assert_allclose(
+            training.own[name], np.broadcast_to(x, (WORKERS, *x.shape)), rtol=1e-6, atol=1e-7
+        )
 
 
 def test_sharded_models_are_refused():
     mesh = hybrid_mesh({"data": 4, "fsdp": 2})
     params = jax.device_put(PARAMS, NamedSharding(mesh, P(None, "fsdp")))
     training = Training(two_fragments(), mesh)
-    with pytest.raises(ValueError, match="streaming averages whole arrays, and XLA shards"):
+    with pytest.raises(ValueError, match="streaming takes whole parameters, and XLA shards"):
         training.steps(1)
     link = on_shards(compress(dense()), params)
     with pytest.raises(ValueError, match="streaming takes no sharded model: take local_updates"):
