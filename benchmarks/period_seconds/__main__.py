@@ -1,6 +1,6 @@
 """How long does training with periods take over a slow network, to a validation loss?
 
-    sudo .venv/bin/python -m benchmarks.period_seconds       4 and 8 hosts, 100 Mbit/s: 15 minutes
+    sudo .venv/bin/python -m benchmarks.period_seconds       4 and 8 hosts, 100 Mbit/s: 25 minutes
     python -m benchmarks.period_seconds --workers            the tables of the files
 
 `benchmarks.period_lengths` tells after how many steps each run reaches a loss; its workers share
@@ -76,7 +76,7 @@ def main(options: Options) -> int:
     if rows := RESULTS.read():
         for name, lines in (
             ("period_seconds", table(rows, LOSSES.read())),
-            ("period_seconds: steps", step_times(rows)),
+            ("period_seconds steps", step_times(rows)),
         ):
             print(markdown(lines))
             write_between(PAGE, name, markdown(lines))
