@@ -83,7 +83,7 @@ def table(rows: list[Row]) -> list[dict[str, Any]]:
                 "period": period,
                 "validation loss": spread([float(row["validation_loss"]) for row in mine], 3),
                 "KB a step": f"{sent:,.1f}",
-                "largest message, KB": f"{largest:,.0f}",
+                "KB at once": f"{largest:,.0f}",
             }
         )
     return lines

@@ -33,7 +33,8 @@ class Scheme(NamedTuple):
         """What names it in the file."""
         if self.kind != "streaming":
             return self.kind
-        waits = f"{self.beside} steps beside, mixing {self.mixing}" if self.beside else "waiting"
+        steps = "1 step" if self.beside == 1 else f"{self.beside} steps"
+        waits = f"{steps} beside, mixing {self.mixing}" if self.beside else "waiting"
         return f"streaming, {self.fragments} fragments, {waits}"
 
 

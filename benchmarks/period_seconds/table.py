@@ -71,8 +71,8 @@ def step_times(timings: Sequence[Row]) -> list[dict[str, Any]]:
             "ms of a step alone": _rounded(row["alone_ms"]),
             "ms of a step that averages": _rounded(row["average_ms"]),
             "KB sent by a host": f"{float(row['average_bytes']) / 1e3:,.0f}",
-            "real run: seconds, computed": _check(row),
-            "real run: loss, expected": _loss(row),
+            "real run, seed 0: seconds, computed": _check(row),
+            "its loss, expected": _loss(row),
         }
         for row in timings
     ]

@@ -44,7 +44,8 @@ def make_streaming_average(
       mesh: As for `make_local_step`.
       axis_name: The axis of the workers.
       mixing: a, from 0 to below 1: the share of its own parameters that a worker keeps. 0 drops the
-        steps that it took during the average; with no such steps take 0.
+        steps that it took during the average. Without such steps 0 makes workers go on from the
+        anchor.
       micro_batches: As for `make_local_step`.
       donate: As for `make_local_step`.
 
@@ -72,9 +73,9 @@ def make_streaming_average(
         check_worker_axis((opt_state, extra), mesh, axis_name)
         _check_fragment(opt_state, fragment)
         if not isinstance(batches, list):
+            got = f"an array {list(jnp.shape(batches))}" if hasattr(batches, "shape") else batches
             raise ValueError(
-                "batches is a list with one batch for each of the steps, as in [batch]; got"
-                f" {type(batches).__name__}."
+                f"batches is a list with one batch for each of the steps, as in [batch]; got {got}."
             )
 
         def one_worker(params, opt_state, extra, batches, weight):

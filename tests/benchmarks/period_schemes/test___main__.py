@@ -29,7 +29,7 @@ def test_the_table_has_means_over_seeds():
     ]
     (line,) = table(rows)
     assert line["validation loss"] == "1.500 ± 0.707"
-    assert (line["KB a step"], line["largest message, KB"]) == ("1.0", "10")
+    assert (line["KB a step"], line["KB at once"]) == ("1.0", "10")
 
 
 def test_an_unknown_scheme_is_refused():

@@ -54,6 +54,6 @@ def test_real_runs_stand_beside_what_was_computed():
         [timing("", **checked, expected_loss="2.2595"), timing("10", COMPRESSORS[1])]
     )
     assert with_check["average"] == "`dense()`, of gradients"
-    assert with_check["real run: seconds, computed"] == "27.5, 26.6"
-    assert with_check["real run: loss, expected"] == "2.2600, 2.2595"
-    assert (without["ms of a step alone"], without["real run: loss, expected"]) == ("10.0", "")
+    assert with_check["real run, seed 0: seconds, computed"] == "27.5, 26.6"
+    assert with_check["its loss, expected"] == "2.2600, 2.2595"
+    assert (without["ms of a step alone"], without["its loss, expected"]) == ("10.0", "")
