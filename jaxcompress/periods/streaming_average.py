@@ -73,7 +73,8 @@ def make_streaming_average(
         check_worker_axis((opt_state, extra), mesh, axis_name)
         _check_fragment(opt_state, fragment)
         if not isinstance(batches, list):
-            got = f"an array {list(jnp.shape(batches))}" if hasattr(batches, "shape") else batches
+            is_array = hasattr(batches, "shape")
+            got = f"an array {batches.shape}" if is_array else type(batches).__name__
             raise ValueError(
                 f"batches is a list with one batch for each of the steps, as in [batch]; got {got}."
             )
