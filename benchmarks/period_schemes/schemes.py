@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import jax
 import optax
 
 import jaxcompress
@@ -16,13 +15,12 @@ from train.optimizer import make_chain
 from train.task import Evaluation, make_loss
 
 WORKERS = 4
-Step = Any  # what `make_local_step` returns
 
 
 class Scheme(NamedTuple):
     """A way to let workers step alone."""
 
-    kind: str  # of KINDS
+    kind: str  # what `optimizer_of` knows
     period: int  # steps between two averages of one parameter
     fragments: int = 1  # of `streaming`
     beside: int = 0  # steps beside an average of `streaming`
@@ -98,7 +96,8 @@ def _streaming(scheme, optimizer, parts: TrainingParts, held: list, batches: Ite
     step = jaxcompress.make_local_step(loss, optimizer, mesh)
     average = jaxcompress.make_streaming_average(loss, optimizer, mesh, mixing=scheme.mixing)
     turns = scheme.period // scheme.fragments
-    for turn in itertools.count():
+    turn = 0
+    while True:
         alone = list(itertools.islice(batches, turns - scheme.beside))
         beside = list(itertools.islice(batches, scheme.beside))
         for batch in alone:
@@ -108,7 +107,7 @@ def _streaming(scheme, optimizer, parts: TrainingParts, held: list, batches: Ite
                 *held, _ = step(*held, batch)
             return held
         *held, _ = average(*held, beside, fragment=turn % scheme.fragments)
-    raise AssertionError("the batches never end")
+        turn += 1
 
 
 def _bytes(scheme: Scheme, optimizer, parts: TrainingParts, held: list) -> dict[str, float]:
@@ -131,5 +130,4 @@ def _bytes(scheme: Scheme, optimizer, parts: TrainingParts, held: list) -> dict[
 def _loss(params, extra, parts: TrainingParts, config: Config, mesh) -> float:
     stats = jaxcompress.mean_over_workers(extra)
     examples = test_batches(parts.dataset, config.batch_size)
-    jax.block_until_ready(params)
     return Evaluation(parts.model, mesh)(params, stats, examples)["test_loss"]

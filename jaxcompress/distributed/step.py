@@ -25,7 +25,7 @@ from jaxcompress.distributed.placement import (
 from jaxcompress.distributed.specs import keep_placement, state_specs
 from jaxcompress.distributed.virtual import AnyMesh, one_by_one, over_workers
 from jaxcompress.ops.argument_checks import check_integer
-from jaxcompress.ops.trees import mask, merge_masked, path_text
+from jaxcompress.ops.trees import mask, merge_masked, path_text, widened
 from jaxcompress.routing.adaptive_states import given_names, with_given
 
 ADVICE = (
@@ -206,8 +206,7 @@ def _average(tree: Any, axis_name: AxisName) -> Any:
                 " are averaged over them. Make it floating, as in correct.mean(), or the same on"
                 " all workers."
             )
-    # In less than float32 the sum over many workers may overflow.
     own = mask(tree, floating)
-    wide = jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), own)
-    mean = jax.tree.map(lambda x, like: x.astype(like.dtype), fused_mean(wide, axis_name), own)
+    mean = fused_mean(widened(own), axis_name)
+    mean = jax.tree.map(lambda x, like: x.astype(like.dtype), mean, own)
     return merge_masked(tree, mean, tree)

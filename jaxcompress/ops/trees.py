@@ -45,6 +45,11 @@ def mask(tree: Any, chosen: Any) -> Any:
     return jax.tree.map(lambda keep, x: x if keep else MaskedNode(), chosen, tree)
 
 
+def widened(tree: Any) -> Any:
+    """Floating arrays in at least float32: in less, a sum over many workers may overflow."""
+    return jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), tree)
+
+
 def merge_masked(like: Any, *parts: Any) -> Any:
     """One tree like `like` from trees that each hold some of its arrays, else `MaskedNode`."""
     masked = [

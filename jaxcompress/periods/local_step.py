@@ -26,7 +26,7 @@ from jaxcompress.distributed.specs import keep_placement, state_specs
 from jaxcompress.distributed.step import check_differentiable, local_value_and_grad
 from jaxcompress.distributed.virtual import AnyMesh, one_by_one, over_workers, sharding
 from jaxcompress.ops.argument_checks import check_integer
-from jaxcompress.ops.trees import mask, merge_masked, path_text
+from jaxcompress.ops.trees import mask, merge_masked, path_text, widened
 from jaxcompress.periods.own_steps import local_state, weighted, worker_params
 from jaxcompress.periods.period_checks import check_link, check_rows, weights_of
 from jaxcompress.routing.adaptive_states import with_given
@@ -224,9 +224,7 @@ def _averaged_when_due(extra: Any, due: jax.Array | bool, weight: Any, axis_name
     own = mask(extra, floating)
 
     def averaged():
-        # In less than float32 the sum over many workers may overflow.
-        wide = jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), own)
-        shares, _, total = weighted(wide, weight, axis_name)
+        shares, _, total = weighted(widened(own), weight, axis_name)
         mean = vary(fused_mean(shares, axis_name), axis_name)
         return jax.tree.map(
             lambda mean, own: jnp.where(total > 0, mean.astype(own.dtype), own), mean, own
