@@ -16,6 +16,10 @@ the task's target; then the test examples are read once. Images of the validatio
 on. The learning rate, its schedule and the target are those at which dense training does well, and
 the same for all methods.
 
+With several rates, one run of training measures all of them: of the steps between two validations,
+10 run at each rate, the rest at the fastest, and they stand for all of these steps. What is trained
+does not depend on the rate. As a check, two runs are then timed again at the slowest rate alone.
+
 Before anything is timed, dense training in PyTorch and in JAX must give the same losses over the
 first 20 steps, within 1e-3.
 
@@ -24,13 +28,14 @@ The columns:
 - `seconds`: from the first step to the one after which the target was found to be reached, on the
   slowest host: data, computation and communication, without validations, connecting and compiling.
   Empty if the target was missed.
+- `again_seconds`: of as many steps, trained afterwards at this rate alone, for the checked runs.
 - `steps`, `megabytes`: likewise; what one host sent at its interface, headers included.
 - `seconds_per_step`: over all steps of the run.
 - `test_loss`, `test_accuracy`: at that step.
 - `curve`: steps, seconds, megabytes and validation loss at each validation.
 - `compile_seconds`: of JAX's step, before the clock starts.
 
-A run of a method, task, seed, number of hosts and rate replaces its earlier row. Runs that are in
+A run replaces the rows of the same method, task, seed, number of hosts and rate. Runs that are in
 the file, made at the same commit, are not repeated: a command that was interrupted goes on.
 `--again` repeats them.
 """
@@ -53,6 +58,7 @@ from benchmarks.hosts.namespaces import bits_per_second, missing, network
 from benchmarks.time_to_accuracy.measure import check_same_losses, run
 from benchmarks.time_to_accuracy.methods import METHODS, Method, chosen
 from benchmarks.time_to_accuracy.plot import plot
+from benchmarks.time_to_accuracy.specification import PART_STEPS
 from benchmarks.time_to_accuracy.table import RESULTS, headline, row, table
 from benchmarks.time_to_accuracy.tasks import TASKS
 
@@ -82,6 +88,12 @@ class Options:
             )
         check_filters(self.only, (f"{each.framework} {each.label}" for each in METHODS), "method")
         check_filters(self.task, TASKS, "task")
+        most = min(TASKS[each].check_every for each in TASKS if matches(each, self.task))
+        if not 1 <= len(set(self.rate)) == len(self.rate) <= most // PART_STEPS:
+            raise ValueError(
+                f"rates must be 1 to {most // PART_STEPS} different ones, which share the {most} steps"
+                f" between two validations, {PART_STEPS} or more each; got {self.rate}."
+            )
 
 
 def main(options: Options) -> int:
@@ -111,31 +123,34 @@ def measure_all(options: Options) -> list[str]:
         with network(workers) as hosts:
             for task in dict.fromkeys(task for task, *_, one in runs if one.framework == "torch"):
                 check_same_losses(task, hosts, pythons)
-            for task, seed, rate, method in runs:
+            for task, seed, method in runs:
+                python = pythons[method.framework]
                 try:
-                    found = run(task, method, seed, hosts, rate, pythons[method.framework])
+                    found = run(task, method, seed, hosts, options.rate, python)
                 except (RuntimeError, TimeoutError) as error:
                     failed.append(f"{task}, {method.label}: {error}")
                     print(failed[-1], file=sys.stderr, flush=True)
                 else:
-                    RESULTS.save([found | about])
+                    RESULTS.save([each | about for each in found])
     return failed
 
 
 def runs_of(
     options: Options, methods: Sequence[Method], workers: int, commit: str
-) -> list[tuple[str, int, str, Method]]:
-    """Task, seed, rate and method of the runs on so many hosts that are not in the file.
+) -> list[tuple[str, int, Method]]:
+    """Task, seed and method of the runs on so many hosts that are not in the file at every rate.
 
     Methods take turns, so that a machine that gets slower favours none.
     """
     tasks = [name for name in TASKS if matches(name, options.task)]
     return [
-        (task, seed, rate, method)
-        for task, seed, rate, method in itertools.product(
-            tasks, range(options.seeds), options.rate, methods
+        (task, seed, method)
+        for task, seed, method in itertools.product(tasks, range(options.seeds), methods)
+        if options.again
+        or not all(
+            RESULTS.measured(row(task, method, "", workers, rate, seed), commit)
+            for rate in options.rate
         )
-        if options.again or not RESULTS.measured(row(task, method, "", workers, rate, seed), commit)
     ]
 
 

@@ -1,41 +1,78 @@
 """One training run over a shaped network, and the check that both frameworks train the same."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.common.results import Row
 from benchmarks.hosts.host_processes import HostProcesses
-from benchmarks.hosts.namespaces import Network
+from benchmarks.hosts.namespaces import Network, bits_per_second
 from benchmarks.time_to_accuracy.methods import DENSE, METHODS, Method, expression
-from benchmarks.time_to_accuracy.specification import CHECKED_STEPS, Specification
+from benchmarks.time_to_accuracy.specification import CHECKED_STEPS, PART_STEPS, Specification
 from benchmarks.time_to_accuracy.table import row
 from benchmarks.time_to_accuracy.tasks import TASKS
 
 FULL_SPEED = "100gbit"
 LARGEST_DIFFERENCE = 1e-3  # of the dense losses in both frameworks
+# The runs that are timed again at the slowest rate, from the first step to the last.
+CHECKED_SEED, CHECKED = 0, ("dense()", "error_feedback(int4())")
 
 
-def run(task: str, method: Method, seed: int, hosts: Network, rate: str, python: str) -> Row:
-    """Trains until the target is reached."""
-    wanted, curve = TASKS[task], []
+def run(
+    task: str, method: Method, seed: int, hosts: Network, rates: Sequence[str], python: str
+) -> list[Row]:
+    """Trains until the target is reached; a row per rate.
+
+    The links change their rate during training: of the steps between two validations, those of
+    `shares` run at each rate, and stand for all.
+    """
+    wanted, slowest = TASKS[task], min(rates, key=bits_per_second)
+    curves: dict[str, list[tuple[int, float, float, float]]] = {rate: [] for rate in rates}
+    again = ""
     hosts.shape(FULL_SPEED)
     with processes_of(task, method, seed, hosts, python) as processes:
-        about, seconds, sent = processes.ready(), 0.0, 0.0
-        hosts.shape(rate)
+        about = processes.ready()
         for steps in range(wanted.check_every, wanted.most_steps + 1, wanted.check_every):
-            trained = processes.measure("train", 0, 1)
-            seconds += trained.ms[0] / 1e3
-            sent += trained.sent_bytes
+            found = {
+                rate: timed(processes, hosts, rate, share)
+                for rate, share in shares(rates, wanted.check_every).items()
+            }
             loss = processes.measure("validation", 0, 1).result["loss"]
-            curve.append((steps, seconds, sent / 1e6, loss))
+            for rate, (step_seconds, step_bytes) in found.items():
+                _, seconds, megabytes, _ = curves[rate][-1] if curves[rate] else (0, 0.0, 0.0, 0.0)
+                seconds += wanted.check_every * step_seconds
+                megabytes += wanted.check_every * step_bytes / 1e6
+                curves[rate].append((steps, seconds, megabytes, loss))
             # A run that diverges does not come back.
             if loss <= wanted.target or not loss < 10:
                 break
         test = processes.measure("test", 0, 1).result
-    found = row(task, method, expression(method, wanted), len(hosts.hosts), rate, seed)
-    found |= results(curve, wanted.target, test, about)
-    print(", ".join(f"{key} {value}" for key, value in list(found.items())[:11]), flush=True)
-    return found
+        if len(rates) > 1 and seed == CHECKED_SEED and method.label in CHECKED:
+            again = f"{steps * timed(processes, hosts, slowest, steps)[0]:.2f}"
+    name = expression(method, wanted)
+    rows = []
+    for rate, curve in curves.items():
+        found_row = row(task, method, name, len(hosts.hosts), rate, seed)
+        found_row |= results(curve, wanted.target, test, about)
+        found_row["again_seconds"] = again if rate == slowest else ""
+        print(", ".join(f"{key} {value}" for key, value in list(found_row.items())[:11]))
+        rows.append(found_row)
+    return rows
+
+
+def shares(rates: Sequence[str], steps: int) -> dict[str, int]:
+    """The steps at each rate, of `steps`: one part at each, and the rest at the fastest.
+
+    The fastest comes first: the first steps of a run take longer, and stand for few others in it.
+    """
+    fastest, *slower = sorted(rates, key=bits_per_second, reverse=True)
+    return {fastest: steps - PART_STEPS * len(slower)} | dict.fromkeys(slower, PART_STEPS)
+
+
+def timed(processes: HostProcesses, hosts: Network, rate: str, steps: int) -> tuple[float, float]:
+    """Trains `steps` at one rate: seconds, and bytes that a host sends, per step."""
+    hosts.shape(rate)
+    trained = processes.measure("train", 0, steps // PART_STEPS)
+    return sum(trained.ms) / 1e3 / steps, trained.sent_bytes / PART_STEPS
 
 
 def results(

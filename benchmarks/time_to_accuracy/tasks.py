@@ -12,7 +12,7 @@ class Task(NamedTuple):
     config: str  # a file in configs/
     changes: dict[str, Any]  # settings that differ from it
     target: float  # validation loss, in nats per label
-    check_every: int  # steps between two validations
+    check_every: int  # steps between two validations: whole parts (PART_STEPS) of each rate
     most_steps: int  # a run that has not reached the target by then has missed it
     embeddings: bool = False  # has embeddings, which are sent uncompressed by all methods
 
@@ -42,7 +42,7 @@ TASKS = {
         "configs/mnist_dense.yaml",
         {"schedule": "constant", "warmup_epochs": 0.1},
         target=0.06,
-        check_every=25,
+        check_every=30,
         most_steps=1500,
     ),
     "resnet20 on CIFAR-10": Task(

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from benchmarks.hosts.worker import serve
 from benchmarks.time_to_accuracy.methods import Method
-from benchmarks.time_to_accuracy.specification import CHECKED_STEPS, Specification
+from benchmarks.time_to_accuracy.specification import CHECKED_STEPS, PART_STEPS, Specification
 from benchmarks.time_to_accuracy.tasks import TASKS, config_of
 from benchmarks.time_to_accuracy.torch_averaging import averaged
 from benchmarks.time_to_accuracy.torch_models import build, load_flax
@@ -92,7 +92,7 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
 
     programs = {
         "first": lambda: train(CHECKED_STEPS),
-        "train": lambda: train(task.check_every),
+        "train": lambda: train(PART_STEPS),
         "validation": lambda: scores("validation"),
         "test": lambda: scores("test"),
     }

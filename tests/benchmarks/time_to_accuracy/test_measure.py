@@ -6,7 +6,8 @@ import pytest
 
 from benchmarks.hosts.host_processes import Measured
 from benchmarks.time_to_accuracy import measure
-from benchmarks.time_to_accuracy.measure import check_same_losses, results
+from benchmarks.time_to_accuracy.measure import check_same_losses, results, run, shares
+from benchmarks.time_to_accuracy.methods import METHODS
 
 ABOUT = {"parameters": 7, "compile_seconds": 1.5, "version": "jax 1", "python": "3"}
 TEST = {"loss": 1.9, "accuracy": 0.4}
@@ -43,3 +44,32 @@ def test_frameworks_that_train_differently_are_refused(difference, monkeypatch):
         return
     with pytest.raises(RuntimeError, match="do not train the same"):
         check_same_losses("CNN on MNIST", hosts, pythons)
+
+
+def test_steps_are_shared_by_the_rates():
+    assert shares(["1gbit", "100mbit"], 50) == {"1gbit": 40, "100mbit": 10}
+    assert shares(["100mbit"], 50) == {"100mbit": 50}
+
+
+def test_one_run_gives_a_row_per_rate(monkeypatch):
+    """Step times depend on the rate alone, so each row must have them for all its steps."""
+    hosts, processes = MagicMock(hosts=("a", "b")), MagicMock()
+    losses = iter([2.5, 2.3, 1.9])
+
+    def measured(program, warm_up, repeats):
+        if program == "validation":
+            return Measured([1.0], 0.0, 0.0, {}, {"loss": next(losses)})
+        if program == "test":
+            return Measured([1.0], 0.0, 0.0, {}, TEST)
+        rate = hosts.shape.call_args.args[0]
+        return Measured([{"1gbit": 20.0, "100mbit": 200.0}[rate]] * repeats, 1e6, 0.0, {})
+
+    processes.measure.side_effect = measured
+    processes.ready.return_value = ABOUT
+    context = MagicMock(**{"__enter__.return_value": processes})
+    monkeypatch.setattr(measure, "processes_of", lambda *_: context)
+    fast, slow = run("transformer 0.4M", METHODS[0], 0, hosts, ["1gbit", "100mbit"], "")
+    assert [each["steps"] for each in (fast, slow)] == [150, 150]
+    assert (fast["rate"], fast["seconds"], fast["megabytes"]) == ("1gbit", "0.30", "15.00")
+    assert (slow["rate"], slow["seconds"], slow["megabytes"]) == ("100mbit", "3.00", "15.00")
+    assert (fast["again_seconds"], slow["again_seconds"]) == ("", "3.00")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchmarks.time_to_accuracy.specification import PART_STEPS
 from benchmarks.time_to_accuracy.tasks import TASKS, config_of
 from train.config_rules import check_config
 
@@ -12,5 +13,8 @@ def test_every_config_is_valid_and_validates_before_it_ends(task):
     check_config(config)
     assert (config.seed, config.schedule, config.compressor) == (3, "constant", "dense()")
     assert TASKS[task].most_steps % TASKS[task].check_every == 0
+    # Two rates have whole parts.
+    assert TASKS[task].check_every % PART_STEPS == 0
+    assert TASKS[task].check_every >= 2 * PART_STEPS
     # Both frameworks split a batch over two or four hosts.
     assert config.batch_size % 4 == 0
