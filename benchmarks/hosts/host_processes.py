@@ -42,10 +42,19 @@ class Measured(NamedTuple):
 class HostProcesses:
     """A Python module that runs on every host of a network; leaving the context ends it."""
 
-    def __init__(self, network: Network, python: str, module: str, argument: str):
+    def __init__(
+        self,
+        network: Network,
+        python: str,
+        module: str,
+        argument: str,
+        policy: int = os.SCHED_BATCH,
+    ):
         """Starts ``python -m module RANK WORKERS ADDRESS argument`` on each host.
 
-        Each process runs on its share of the cores.
+        Each process runs on its share of the cores, with the scheduling policy that
+        `initialize_processes` sets, or with another one (`benchmarks.scheduling`). PyTorch gets it
+        too: its collectives use gloo as well.
         """
         self._errors = tempfile.TemporaryDirectory(prefix="benchmark-")
         self._processes = []
@@ -61,7 +70,9 @@ class HostProcesses:
             ]
             with self._errors_of(rank).open("w") as errors:
                 cores = _cores(rank, len(network.hosts))
-                self._processes.append(_start(network.command(rank, arguments), cores, errors))
+                self._processes.append(
+                    _start(network.command(rank, arguments), cores, policy, errors)
+                )
 
     def __enter__(self) -> "HostProcesses":
         return self
@@ -137,20 +148,25 @@ class HostProcesses:
             process.wait()
 
 
-def _start(command: Sequence[str], cores: set[int], errors: Any) -> subprocess.Popen[str]:
+def _start(
+    command: Sequence[str], cores: set[int], policy: int, errors: Any
+) -> subprocess.Popen[str]:
     """Starts a process on these cores.
 
     Its standard error goes to a file, because a full pipe would block it.
     """
     clean = {name: value for name, value in os.environ.items() if name not in SET_BY_USERS}
     everything = os.sched_getaffinity(0)
-    # A child inherits the cores of the thread that starts it.
+    # A child inherits the cores and the policy of the thread that starts it.
+    before = os.sched_getscheduler(0)
     os.sched_setaffinity(0, cores)
+    os.sched_setscheduler(0, policy, os.sched_param(0))
     try:
         return subprocess.Popen(
             command,
             cwd=REPOSITORY,
-            env=clean | {"JAX_PLATFORMS": "cpu"},
+            # `initialize_processes` sets the policy where the platform is given.
+            env=clean | {"JAX_PLATFORMS": "cpu" if policy == os.SCHED_BATCH else ""},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -159,6 +175,7 @@ def _start(command: Sequence[str], cores: set[int], errors: Any) -> subprocess.P
         )
     finally:
         os.sched_setaffinity(0, everything)
+        os.sched_setscheduler(0, before, os.sched_param(0))
 
 
 def _cores(rank: int, workers: int) -> set[int]:

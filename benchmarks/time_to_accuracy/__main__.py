@@ -91,8 +91,8 @@ class Options:
         most = min(TASKS[each].check_every for each in TASKS if matches(each, self.task))
         if not 1 <= len(set(self.rate)) == len(self.rate) <= most // PART_STEPS:
             raise ValueError(
-                f"rates must be 1 to {most // PART_STEPS} different ones, which share the {most} steps"
-                f" between two validations, {PART_STEPS} or more each; got {self.rate}."
+                f"rates must be 1 to {most // PART_STEPS} different ones, which share the {most}"
+                f" steps between two validations, {PART_STEPS} or more each; got {self.rate}."
             )
 
 

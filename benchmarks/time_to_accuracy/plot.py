@@ -12,7 +12,8 @@ from benchmarks.common.results import Row
 def plot(rows: Sequence[Row], path: Path) -> Path:
     """A row of two panels per task and network.
 
-    PyTorch is dashed, and momentum correction dotted. The run of the first seed is drawn.
+    PyTorch is dashed, momentum correction dotted, and dots and dashes are averages once in many
+    steps. The run of the first seed is drawn.
     """
     first = [row for row in rows if int(row["seed"]) == 0]
     networks = list(dict.fromkeys((row["task"], row["workers"], row["rate"]) for row in first))
@@ -46,4 +47,6 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
 def _line(row: Row) -> str:
     if row["framework"] == "torch":
         return "--"
+    if ", once in " in row["method"]:
+        return "-."
     return ":" if row["method"].startswith("momentum_correction") else "-"

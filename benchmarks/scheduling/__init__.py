@@ -1,0 +1,1 @@
+"""Seconds to a validation loss with periods, over a shaped network."""
