@@ -1,1 +1,1 @@
-"""Seconds to a validation loss with periods, over a shaped network."""
+"""Steps of training with two scheduling policies of Linux."""

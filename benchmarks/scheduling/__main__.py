@@ -4,8 +4,8 @@
     python -m benchmarks.scheduling --no-measure                                     the table
 
 Two hosts with one core each train the small transformer of `benchmarks.time_to_accuracy`, over
-links that limit nothing, with two scheduling policies of Linux. With ``SCHED_OTHER``, the default, a
-thread that wakes up may interrupt one that computes. When gloo's thread interrupts the one that
+links that limit nothing, with two scheduling policies of Linux. With ``SCHED_OTHER``, the default,
+a thread that wakes up may interrupt one that computes. When gloo's thread interrupts the one that
 sends, which holds a lock that gloo needs, gloo polls until its time slice ends. With
 ``SCHED_BATCH``, which `jaxcompress.initialize_processes` sets, it waits.
 

@@ -32,8 +32,8 @@ def initialize_processes(
 
     With ``JAX_PLATFORMS=cpu``, on Linux, this thread and those that it starts get the scheduling
     policy ``SCHED_BATCH``, unless they have another one already: a thread that wakes up no longer
-    interrupts one that computes. Otherwise gloo's thread does so while the other holds its lock, and
-    polls until the time slice ends.
+    interrupts one that computes. Otherwise gloo's thread may interrupt one that holds gloo's lock,
+    and polls until its time slice ends.
 
     Args:
       coordinator: ``"HOST:PORT"`` of process 0.

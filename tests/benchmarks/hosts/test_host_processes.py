@@ -15,6 +15,7 @@ rank, workers, address, argument = int(sys.argv[1]), int(sys.argv[2]), sys.argv[
 print("[Gloo] is connected")
 cores = sorted(os.sched_getaffinity(0))
 told = {"rank": rank, "workers": workers, "address": address, "cores": cores}
+told |= {"policy": os.sched_getscheduler(0), "platforms": os.environ["JAX_PLATFORMS"]}
 print(json.dumps(told), flush=True)
 for line in sys.stdin:
     request = json.loads(line)
@@ -45,8 +46,8 @@ def start(tmp_path, monkeypatch):
     """Starts the stand-in on two hosts."""
     Path(tmp_path, "stand_in.py").write_text(WORKER)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    return lambda argument: HostProcesses(
-        Here(("a", "b"), "switch"), sys.executable, "stand_in", argument
+    return lambda argument, **options: HostProcesses(
+        Here(("a", "b"), "switch"), sys.executable, "stand_in", argument, **options
     )
 
 
@@ -70,6 +71,19 @@ def test_every_worker_has_as_many_cores(start):
         ready = processes.ready()
     assert (ready["workers"], ready["address"]) == (2, "10.0.0.1")
     assert len(ready["cores"]) == max(1, len(os.sched_getaffinity(0)) // 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "policy", "platforms"),
+    [({}, os.SCHED_BATCH, "cpu"), ({"policy": os.SCHED_OTHER}, os.SCHED_OTHER, "")],
+)
+def test_every_worker_has_the_scheduling_policy(start, options, policy, platforms):
+    before = os.sched_getscheduler(0)
+    with start("whole", **options) as processes:
+        ready = processes.ready()
+    # `initialize_processes` sets SCHED_BATCH where the platform is "cpu".
+    assert (ready["policy"], ready["platforms"]) == (policy, platforms)
+    assert os.sched_getscheduler(0) == before
 
 
 def test_if_one_worker_ends_all_are_ended_and_its_error_is_shown(start):
