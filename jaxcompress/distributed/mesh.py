@@ -70,7 +70,7 @@ def initialize_processes(
 
 def _no_interruptions() -> None:
     """The scheduling policy of `initialize_processes`, for the threads that are started later."""
-    if jax.config.jax_platforms == "cpu" and sys.platform == "linux":
+    if jax.config.values["jax_platforms"] == "cpu" and sys.platform == "linux":
         # A container may forbid it, which costs time and nothing else.
         with contextlib.suppress(OSError):
             if os.sched_getscheduler(0) == os.SCHED_OTHER:
