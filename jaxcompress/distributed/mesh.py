@@ -1,10 +1,8 @@
 """Which devices are the workers: of one process or many, real or virtual."""
 
-import contextlib
 import math
 import os
 import socket
-import sys
 import threading
 from collections.abc import Mapping
 
@@ -14,6 +12,7 @@ from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh
 
 from jaxcompress._compat import joined_processes
+from jaxcompress.distributed.scheduling import no_interruptions
 from jaxcompress.ops.argument_checks import check_integer
 
 
@@ -31,9 +30,8 @@ def initialize_processes(
     Open MPI, Kubernetes, Cloud TPU). If it finds none, the process stays alone.
 
     With ``JAX_PLATFORMS=cpu``, on Linux, this thread and those that it starts get the scheduling
-    policy ``SCHED_BATCH``, unless they have another one already: a thread that wakes up no longer
-    interrupts one that computes. Otherwise gloo's thread may interrupt one that holds gloo's lock,
-    and polls until its time slice ends.
+    policy ``SCHED_BATCH``, unless they have another one already. Otherwise gloo's thread may
+    interrupt one that holds gloo's lock, and polls until its time slice ends.
 
     Args:
       coordinator: ``"HOST:PORT"`` of process 0.
@@ -58,7 +56,7 @@ def initialize_processes(
             return joined_processes()
         if process_id == 0:
             _check_port(str(coordinator))
-    _no_interruptions()
+    no_interruptions()
     try:
         _join(given, join_timeout, heartbeat_timeout)
     except ValueError as error:
@@ -66,15 +64,6 @@ def initialize_processes(
         if coordinator is not None or "coordinator_address should be defined" not in str(error):
             raise
     return joined_processes()
-
-
-def _no_interruptions() -> None:
-    """The scheduling policy of `initialize_processes`, for the threads that are started later."""
-    if jax.config.values["jax_platforms"] == "cpu" and sys.platform == "linux":
-        # A container may forbid it, which costs time and nothing else.
-        with contextlib.suppress(OSError):
-            if os.sched_getscheduler(0) == os.SCHED_OTHER:
-                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _join(given: tuple, join_timeout: int, heartbeat_timeout: int) -> None:
