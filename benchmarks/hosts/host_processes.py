@@ -48,7 +48,7 @@ class HostProcesses:
         python: str,
         module: str,
         argument: str,
-        policy: int = os.SCHED_BATCH,
+        policy: str = "SCHED_BATCH",
     ):
         """Starts ``python -m module RANK WORKERS ADDRESS argument`` on each host.
 
@@ -149,7 +149,7 @@ class HostProcesses:
 
 
 def _start(
-    command: Sequence[str], cores: set[int], policy: int, errors: Any
+    command: Sequence[str], cores: set[int], policy: str, errors: Any
 ) -> subprocess.Popen[str]:
     """Starts a process on these cores.
 
@@ -160,13 +160,13 @@ def _start(
     # A child inherits the cores and the policy of the thread that starts it.
     before = os.sched_getscheduler(0)
     os.sched_setaffinity(0, cores)
-    os.sched_setscheduler(0, policy, os.sched_param(0))
+    os.sched_setscheduler(0, getattr(os, policy), os.sched_param(0))
     try:
         return subprocess.Popen(
             command,
             cwd=REPOSITORY,
             # `initialize_processes` sets the policy where the platform is given.
-            env=clean | {"JAX_PLATFORMS": "cpu" if policy == os.SCHED_BATCH else ""},
+            env=clean | {"JAX_PLATFORMS": "cpu" if policy == "SCHED_BATCH" else ""},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

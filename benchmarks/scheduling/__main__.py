@@ -5,9 +5,9 @@
 
 Two hosts with one core each train the small transformer of `benchmarks.time_to_accuracy`, over
 links that limit nothing, with two scheduling policies of Linux. With ``SCHED_OTHER``, the default,
-a thread that wakes up may interrupt one that computes. When gloo's thread interrupts the one that
-sends, which holds a lock that gloo needs, gloo polls until its time slice ends. With
-``SCHED_BATCH``, which `jaxcompress.initialize_processes` sets, it waits.
+a thread that wakes up may interrupt one that computes. gloo's thread then polls until its time
+slice ends, probably since the thread that sends holds a lock that it needs. With ``SCHED_BATCH``,
+which `jaxcompress.initialize_processes` sets, it waits.
 
 The columns, per step and host:
 
@@ -19,7 +19,6 @@ The columns, per step and host:
 
 import dataclasses
 import itertools
-import os
 import statistics
 import sys
 from collections.abc import Sequence
@@ -37,7 +36,7 @@ from benchmarks.time_to_accuracy.specification import PART_STEPS, Specification
 
 PAGE = REPOSITORY / "docs" / "performance.md"
 TASK, FULL_SPEED = "transformer 0.4M", "100gbit"
-POLICIES = {"SCHED_OTHER": os.SCHED_OTHER, "SCHED_BATCH": os.SCHED_BATCH}
+POLICIES = ("SCHED_OTHER", "SCHED_BATCH")
 MEASURED = [method for method in METHODS if method.optimizer == "sgd"]
 USED = ("user_ms", "system_ms", "waits", "preemptions")
 
@@ -46,7 +45,7 @@ def _order(row: Row) -> tuple:
     names = [(method.framework, method.label) for method in METHODS]
     return (
         position(names, (row["framework"], row["method"])),
-        position(list(POLICIES), row["policy"]),
+        position(POLICIES, row["policy"]),
     )
 
 
@@ -91,7 +90,7 @@ def measure(method: Method, policy: str, hosts: Network, python: str, parts: int
     hosts.shape(FULL_SPEED)
     module = f"benchmarks.time_to_accuracy.{method.framework}_worker"
     text = Specification(TASK, tuple(method), 0).text()
-    with HostProcesses(hosts, python, module, text, POLICIES[policy]) as processes:
+    with HostProcesses(hosts, python, module, text, policy) as processes:
         processes.ready()
         found = processes.measure("train", 2, parts)
     row = {

@@ -75,14 +75,14 @@ def test_every_worker_has_as_many_cores(start):
 
 @pytest.mark.parametrize(
     ("options", "policy", "platforms"),
-    [({}, os.SCHED_BATCH, "cpu"), ({"policy": os.SCHED_OTHER}, os.SCHED_OTHER, "")],
+    [({}, "SCHED_BATCH", "cpu"), ({"policy": "SCHED_OTHER"}, "SCHED_OTHER", "")],
 )
 def test_every_worker_has_the_scheduling_policy(start, options, policy, platforms):
     before = os.sched_getscheduler(0)
     with start("whole", **options) as processes:
         ready = processes.ready()
     # `initialize_processes` sets SCHED_BATCH where the platform is "cpu".
-    assert (ready["policy"], ready["platforms"]) == (policy, platforms)
+    assert (ready["policy"], ready["platforms"]) == (getattr(os, policy), platforms)
     assert os.sched_getscheduler(0) == before
 
 

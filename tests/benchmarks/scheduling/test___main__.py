@@ -1,13 +1,12 @@
 """The table has a line per method, and both policies are measured alike."""
 
-import os
 from unittest.mock import MagicMock
 
 import pytest
 
 from benchmarks.hosts.host_processes import Measured
 from benchmarks.scheduling import __main__ as scheduling
-from benchmarks.scheduling.__main__ import MEASURED, Options, measure, table
+from benchmarks.scheduling.__main__ import MEASURED, POLICIES, Options, measure, table
 
 
 def test_a_row_is_of_one_step(monkeypatch):
@@ -15,9 +14,9 @@ def test_a_row_is_of_one_step(monkeypatch):
     found = Measured([200.0, 300.0, 250.0], 0.0, 0.0, dict.fromkeys(scheduling.USED, 50.0))
     started.return_value.__enter__.return_value.measure.return_value = found
     monkeypatch.setattr(scheduling, "HostProcesses", started)
-    for policy, number in (("SCHED_OTHER", os.SCHED_OTHER), ("SCHED_BATCH", os.SCHED_BATCH)):
+    for policy in POLICIES:
         row = measure(MEASURED[0], policy, MagicMock(), "python", 3)
-        assert started.call_args.args[-1] == number
+        assert started.call_args.args[-1] == policy
         assert (row["policy"], row["step_ms"], row["system_ms"]) == (policy, "25.00", "5.00")
 
 
