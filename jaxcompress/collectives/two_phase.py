@@ -10,6 +10,7 @@ from optax import Updates
 
 from jaxcompress._compat import all_gather, all_to_all, axis_size, platform, vary_like
 from jaxcompress.base import AxisName, Codec, Compressor, Reduced, parseable
+from jaxcompress.collectives.begin_together import begin_together
 from jaxcompress.ops.codecs import codec_bits, codec_of, decode, encode
 from jaxcompress.ops.serialization import WORD_BYTES, from_words, to_words, words_in
 from jaxcompress.ops.sparse_array import add_to, subtract_from
@@ -141,10 +142,11 @@ def _both_phases(
     keys = [jax.random.fold_in(first_key, i) for i in range(len(chunks))]
     own = [_encode(codec, *pair) for pair in zip(keys, chunks, strict=True)]
     to_owners, like = _by_owner(own, plan)
-    average = _average(codec, all_to_all(to_owners, axis_name), like, plan)
+    from_all = all_to_all(begin_together(to_owners, axis_name), axis_name)
+    average = _average(codec, from_all, like, plan)
 
     again = _encode(codec, second_key, average)
-    everyone = all_gather(to_words(again), axis_name)
+    everyone = all_gather(begin_together(to_words(again), axis_name), axis_name)
     dropped = _own_chunks(plan.workers * (average - _decode(codec, again, plan)), plan, worker)
 
     mean = [_decode(codec, one, plan) for one in _all_chunks(everyone, again, plan)]
