@@ -18,7 +18,8 @@ def begin_together(words: UInt32[Array, "..."], axis_name: AxisName) -> UInt32[A
     message has left. So two hosts that begin an all-gather or an all-to-all a moment apart send one
     after the other, not both at once.
     """
-    if joined_processes() == 1 or platform() != "cpu" or words.size * WORD_BYTES < LEAST_BYTES:
+    short = words.size * WORD_BYTES < LEAST_BYTES
+    if short or joined_processes() == 1 or platform() != "cpu":
         return words
     flat = words.ravel()
     top_bit = lax.psum(flat[:1] >> 31, axis_name)
