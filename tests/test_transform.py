@@ -28,6 +28,7 @@ from jaxcompress import (
     cast,
     dense,
     error_feedback,
+    int_sum,
     parse,
     power_sgd,
     qsgd,
@@ -127,6 +128,13 @@ def test_an_array_is_compressed_from_just_that_rate_on(rate, bits):
         compress(cast("bfloat16"), min_compression_rate=rate), {"x": jnp.zeros((100,))}
     )
     assert float(state.bits) == 100 * bits
+
+
+@pytest.mark.parametrize(("rate", "bits"), [(1.9, 512 * 16 + 32), (2.0, 512 * 32)])
+def test_sums_of_16_bits_need_a_lower_rate_than_the_default(rate, bits):
+    x = {"x": jnp.zeros((512,))}
+    _, state = one_update(compress(int_sum(16), min_compression_rate=rate), x)
+    assert float(state.bits) == bits
 
 
 def test_rate_zero_compresses_all_even_what_grows():

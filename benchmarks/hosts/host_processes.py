@@ -19,6 +19,12 @@ TIMEOUT_SECONDS = 1800
 HEADER_BYTES = 14 + 20 + 32  # Ethernet, IP, and TCP with its time stamps
 # These variables would change what is measured.
 SET_BY_USERS = ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "PJRT_NPROC", "OMP_NUM_THREADS")
+# What `initialize_processes` sets for JAX: freed memory stays with the process.
+MEMORY = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": "1000000000000",
+}
 
 
 class Measured(NamedTuple):
@@ -52,9 +58,9 @@ class HostProcesses:
     ):
         """Starts ``python -m module RANK WORKERS ADDRESS argument`` on each host.
 
-        Each process runs on its share of the cores, with the scheduling policy that
-        `initialize_processes` sets, or with another one (`benchmarks.scheduling`). PyTorch gets it
-        too: its collectives use gloo as well.
+        Each process runs on its share of the cores, with the settings of memory and the scheduling
+        policy of `initialize_processes`, or with another policy (`benchmarks.scheduling`). PyTorch
+        gets them too: its collectives use gloo as well.
         """
         self._errors = tempfile.TemporaryDirectory(prefix="benchmark-")
         self._processes = []
@@ -166,7 +172,7 @@ def _start(
             command,
             cwd=REPOSITORY,
             # `initialize_processes` sets the policy where the platform is given.
-            env=clean | {"JAX_PLATFORMS": "cpu" if policy == "SCHED_BATCH" else ""},
+            env=clean | MEMORY | {"JAX_PLATFORMS": "cpu" if policy == "SCHED_BATCH" else ""},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -5,12 +5,12 @@
 
     --workers 2 4 8 --rate 100mbit 1gbit 10gbit      other networks
     --only power_sgd PowerSGD                        some methods; other rows stay
+    --huge-pages                                     large arrays of both frameworks on huge pages
     --torch-python PATH/bin/python                   an environment with PyTorch, to compare
 
 Hosts are network namespaces of this machine. Each link is shaped to its rate in both directions,
 without added latency (`benchmarks.hosts.namespaces`). Each host runs one process on its share of
-the cores. Both frameworks get the same cores and the same environment: ``sudo
-GLIBC_TUNABLES=glibc.malloc.hugetlb=1 …`` puts the large arrays of both on huge pages.
+the cores. Both frameworks get the same cores and the same settings of Linux.
 
 The columns:
 
@@ -38,8 +38,9 @@ The columns:
   network.
 
 Rows go to `results/network.csv`, in place of earlier ones of the same method, hosts and rate, with
-a plot beside it. docs/network.md shows the rows of two hosts, and the README some
-of them.
+a plot beside it; those with huge pages to `results/network_huge_pages.csv`. docs/network.md shows
+the rows of two hosts, where their time goes, and all rows beside PyTorch's. The README has some of
+them.
 """
 
 import dataclasses
@@ -60,8 +61,19 @@ from benchmarks.hosts.host_processes import HostProcesses
 from benchmarks.hosts.namespaces import Network, bits_per_second, missing, network
 from benchmarks.network.methods import METHODS, Method, chosen
 from benchmarks.network.plot import plot
-from benchmarks.network.table import RESULTS, beside_dense, headline, profile, row, shown
+from benchmarks.network.table import (
+    HUGE_PAGES,
+    RESULTS,
+    beside_dense,
+    headline,
+    peers,
+    profile,
+    row,
+    shown,
+)
 
+# glibc's malloc asks the kernel for huge pages.
+WITH_HUGE_PAGES = "glibc.malloc.hugetlb=1"
 PAGE = REPOSITORY / "docs" / "network.md"
 # The README has few rows, its page all of them.
 IN_README = (
@@ -84,6 +96,7 @@ class Options:
     only: tuple[str, ...] = ()
     # The Python of an environment with PyTorch; without it, only JAX is measured.
     torch_python: Path | None = None
+    huge_pages: bool = False
     repeats: int = 7  # timed steps, after warm-up
 
     def __post_init__(self) -> None:
@@ -103,13 +116,17 @@ def main(options: Options) -> int:
     if options.workers and (lacks := missing()):
         print(f"benchmarks.network needs {'; and '.join(lacks)}.", file=sys.stderr)
         return 2
+    if options.huge_pages:
+        os.environ["GLIBC_TUNABLES"] = WITH_HUGE_PAGES  # of the workers
+    results = HUGE_PAGES if options.huge_pages else RESULTS
     about, failed = surroundings(), []
     methods = runnable(options) if options.workers else []
     for workers in options.workers:
         with network(workers) as hosts:
             for method in methods:
                 try:
-                    _save(measure(method, hosts, options), about)
+                    new = [each | about for each in measure(method, hosts, options)]
+                    write_csv(results.name, beside_dense(results.merged(new)))
                 except (RuntimeError, TimeoutError) as error:
                     failed.append(f"{workers} workers, {' '.join(method)}: {error}")
                     print(failed[-1], file=sys.stderr, flush=True)
@@ -175,12 +192,13 @@ def _show(rows: list[dict[str, str]]) -> None:
     if rows:
         print(markdown(shown(rows)))
         plot(rows, RESULTS.picture)
-    if spent := profile(rows):
-        print(markdown(spent))
     if lines := headline(rows):
         write_between(PAGE, "network", f"{markdown(lines)}\n\n{_where(rows)}")
         short = [line for line in lines if line["average by"].strip("`") in IN_README]
         write_readme("network", f"{markdown(short)}\n\n{_where(rows)}")
+    for name, found in (("profile", profile(rows)), ("peers", peers(rows, HUGE_PAGES.read()))):
+        if found:
+            write_between(PAGE, f"network {name}", markdown(found))
 
 
 def _where(rows: list[dict[str, str]]) -> str:
@@ -190,12 +208,6 @@ def _where(rows: list[dict[str, str]]) -> str:
         f"{'; '.join(machines)}, shared by both hosts; {', '.join(versions)}; median of"
         f" {rows[0]['repeats']} steps."
     )
-
-
-def _save(new: list[dict[str, Any]], about: dict[str, str]) -> None:
-    """Writes rows into the file, in place of earlier ones."""
-    rows = RESULTS.merged([each | about for each in new])
-    write_csv(RESULTS.name, beside_dense(rows))
 
 
 def _leave(number: int, _: Any) -> None:

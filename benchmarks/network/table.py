@@ -10,6 +10,18 @@ from benchmarks.hosts.namespaces import bits_per_second
 from benchmarks.network.methods import METHODS, Method
 
 DENSE = {"jax": "dense()", "torch": "DDP, dense"}
+# PyTorch's counterpart of each method.
+PEERS = {
+    "dense()": "DDP, dense",
+    "error_feedback(cast('bfloat16'))": "DDP, fp16 hook",
+    "error_feedback(int_sum(16))": "DDP, fp16 hook",
+    "error_feedback(power_sgd(1))": "DDP, PowerSGD hook, rank 1",
+    "error_feedback(power_sgd(2))": "DDP, PowerSGD hook, rank 2",
+    "error_feedback(power_sgd(4))": "DDP, PowerSGD hook, rank 4",
+    "error_feedback(top_k(0.01))": "top-k 1 %, all-gather",
+    "error_feedback(block_top_k(0.01, inner=qsgd(6)))": "top-k 1 %, all-gather",
+    "error_feedback(block_max(inner=qsgd(8)))": "top-k 1 %, all-gather",
+}
 
 
 def row(method: Method, workers: int, rate: str, found: dict[str, Measured], about: Row) -> Row:
@@ -128,6 +140,34 @@ def headline(rows: Iterable[Row], workers: int = 2) -> list[Row]:
     return lines
 
 
+def peers(rows: Sequence[Row], with_huge_pages: Sequence[Row]) -> list[Row]:
+    """Steps divided by those of PyTorch's counterpart; the second number is with huge pages.
+
+    It has a line per method and number of hosts, and a column per rate.
+    """
+    steps = [
+        {_name(each): float(each["step_ms"]) for each in some} for some in (rows, with_huge_pages)
+    ]
+    networks = sorted({(int(each["workers"]), each["rate"]) for each in rows}, key=_by_rate)
+    rates = list(dict.fromkeys(rate for _, rate in networks))
+    lines = []
+    for ours, theirs in PEERS.items():
+        for workers in sorted({workers for workers, _ in networks}):
+            ratios = {
+                rate: " / ".join(
+                    f"{some['jax', ours, str(workers), rate] / peer:.2f}"
+                    for some in steps
+                    if (peer := some.get(("torch", theirs, str(workers), rate)))
+                    and ("jax", ours, str(workers), rate) in some
+                )
+                for rate in rates
+            }
+            if any(ratios.values()):
+                names = {"jaxcompress": f"`{ours}`", "PyTorch": theirs, "hosts": workers}
+                lines.append(names | {_readable(rate): ratio for rate, ratio in ratios.items()})
+    return lines
+
+
 def _readable(rate: str) -> str:
     """1gbit -> 1 Gbit/s."""
     number = rate.rstrip("abcdefghijklmnopqrstuvwxyz")
@@ -137,6 +177,10 @@ def _readable(rate: str) -> str:
 def _method(each: Row) -> str:
     """`dense()` or PyTorch: DDP, dense."""
     return f"`{each['method']}`" if each["framework"] == "jax" else f"PyTorch: {each['method']}"
+
+
+def _by_rate(network: tuple[int, str]) -> float:
+    return bits_per_second(network[1])
 
 
 def _cores_used(step: Measured, workers: int) -> float:
@@ -159,4 +203,6 @@ def _order(each: Row) -> tuple:
     return int(each["workers"]), bits_per_second(each["rate"]), each["framework"], order
 
 
-RESULTS = Results("network.csv", ("framework", "method", "workers", "rate"), _order)
+KEY = ("framework", "method", "workers", "rate")
+RESULTS = Results("network.csv", KEY, _order)
+HUGE_PAGES = Results("network_huge_pages.csv", KEY, _order)

@@ -1,20 +1,12 @@
 """Which devices are the workers, and what is refused before any of them is used."""
 
-import socket
-
 import jax
 import numpy as np
 import pytest
 from jax.sharding import AxisType
 from subprocesses import free_port, joined, lines_of, run_python, run_together
 
-from jaxcompress.distributed.mesh import (
-    data_mesh,
-    hybrid_mesh,
-    initialize_processes,
-    node_mesh,
-    virtual_cpu_workers,
-)
+from jaxcompress.distributed.mesh import data_mesh, hybrid_mesh, node_mesh, virtual_cpu_workers
 
 DEVICES = 8  # of tests/conftest.py
 
@@ -47,64 +39,6 @@ def test_workers_below_one_are_refused(workers):
         virtual_cpu_workers(workers)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("127.0.0.1:1", None, None),
-        (None, 2, None),
-        (None, None, 0),
-        ("127.0.0.1:1", 2, None),
-        (None, 2, 0),
-    ],
-)
-def test_incomplete_arguments_of_a_process_are_refused(arguments):
-    with pytest.raises(
-        ValueError, match=r"go together, as in 10\.0\.0\.1:1234, 2 and 0; got coordinator="
-    ):
-        initialize_processes(*arguments)
-
-
-@pytest.mark.parametrize(("num_processes", "process_id"), [(2, 2), (2, -1), (1, 1), (0, 0)])
-def test_a_process_id_outside_its_processes_is_refused(num_processes, process_id):
-    with pytest.raises(ValueError, match=f"counts from 0 .*; got {process_id} of {num_processes}"):
-        initialize_processes("127.0.0.1:1", num_processes, process_id)
-
-
-@pytest.mark.parametrize("coordinator", ["127.0.0.1", ":1234", "host:", "host:port", ""])
-def test_a_coordinator_without_host_or_port_is_refused(coordinator):
-    with pytest.raises(ValueError, match="coordinator is HOST:PORT of process 0"):
-        initialize_processes(coordinator, 2, 0)
-
-
-JOIN = """
-import jaxcompress, os
-try:
-    jaxcompress.initialize_processes("127.0.0.1:{port}", 2, {place}, join_timeout=3)
-except ValueError as error:
-    print(error, flush=True)
-    os._exit(0)  # as the training program does: JAX still waits in a thread
-"""
-
-
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_process_that_waits_in_vain_for_the_others_says_so(place):
-    (line,) = lines_of([run_python(JOIN.format(port=free_port(), place=place))])[0]
-    assert line.startswith("not all processes have joined at 127.0.0.1:")
-    assert f"within 3 s; this is process {place} of 2." in line
-
-
-def test_a_port_that_another_program_uses_is_named():
-    with socket.create_server(("", 0)) as other:
-        port = other.getsockname()[1]
-        (line,) = lines_of([run_python(JOIN.format(port=port, place=0))])[0]
-    assert line.startswith(f"process 0 cannot listen at its coordinator 127.0.0.1:{port}: Address")
-
-
-def test_one_process_joins_nobody():
-    assert initialize_processes("127.0.0.1:1", 1, 0) == 1
-    assert jax.process_count() == 1
-
-
 def test_virtual_workers_after_the_start_are_refused_unless_they_are_there():
     jax.devices()
     virtual_cpu_workers(DEVICES)
@@ -122,15 +56,6 @@ jaxcompress.virtual_cpu_workers(3)
 print(len(jax.devices()), os.environ["PJRT_NPROC"])
 """
     assert lines_of([run_python(program)]) == [["3 12"]]
-
-
-def test_without_a_cluster_a_process_stays_alone():
-    program = """
-import jax, jaxcompress
-print(jaxcompress.initialize_processes())
-print(jax.process_count(), jaxcompress.data_mesh().size)
-"""
-    assert lines_of([run_python(program)]) == [["1", "1 1"]]
 
 
 def test_the_workers_of_two_processes_stand_in_their_order_and_none_is_left_out():

@@ -4,6 +4,7 @@ import re
 import signal
 
 import pytest
+from helpers import slow
 from subprocesses import free_port, joined, run_together
 
 from jaxcompress import Watchdog, is_connection_error
@@ -36,7 +37,7 @@ def run_three(fault, rank=1, timeout=30.0, steps=1000):
     return [(each.returncode, each.stderr.strip().splitlines()[-1:]) for each in results]
 
 
-@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize("rank", [1, *slow(2)])
 def test_others_name_a_process_that_is_killed(rank):
     found = run_three("os.kill(os.getpid(), signal.SIGKILL)", rank)
     assert found.pop(rank)[0] == -signal.SIGKILL

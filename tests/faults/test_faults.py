@@ -7,7 +7,7 @@ from benchmarks.faults.__main__ import SCENARIOS
 from benchmarks.hosts.namespaces import missing
 
 # Of each kind one; all others are slow tests. tests/distributed/test_watchdog.py kills processes.
-QUICK = ("terminated", "flipped_bit", "removed_checkpoints", "other_JAX_ENABLE_X64")
+QUICK = ("flipped_bit", "removed_checkpoints", "other_JAX_ENABLE_X64")
 
 
 @pytest.mark.parametrize(

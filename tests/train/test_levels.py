@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from helpers import slow
 from train_helpers import ALONE, StopAfter, summary_of, train_together
 
 from benchmarks.faults.saved import saved_arrays
@@ -50,7 +51,7 @@ def test_levels_and_their_bytes_are_logged(whole):
     assert strong < weak / 5
 
 
-@pytest.mark.parametrize("steps", [2, 7])
+@pytest.mark.parametrize("steps", [*slow(2), 7])
 def test_a_run_that_stops_between_two_decisions_resumes_as_it_was(whole, steps, tmp_path):
     config, summary = whole
     again = dataclasses.replace(config, workdir=str(tmp_path))

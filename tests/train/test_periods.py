@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from helpers import slow
 from train_helpers import ALONE, SMALL, StopAfter, summary_of, train_together
 from train_helpers import train as train_in_a_process
 
@@ -111,7 +112,7 @@ def test_hierarchical_averages_have_no_period():
         train(config)
 
 
-@pytest.mark.parametrize("steps", [3, 5])
+@pytest.mark.parametrize("steps", [3, *slow(5)])
 def test_a_run_stopped_in_a_period_or_at_its_end_ends_bit_identical(steps, uninterrupted, tmp_path):
     config, summary = uninterrupted
     again = dataclasses.replace(config, workdir=str(tmp_path))
@@ -241,7 +242,7 @@ def test_steps_that_a_worker_skips_are_counted_and_other_workers_can_go_on(monke
             {"optimizer": "muon", "learning_rate": 0.02, "weight_decay": 0.01},
             marks=pytest.mark.slow,
         ),
-        {"optimizer": "sgd", "learning_rate": 0.05, "clip_norm": 1.0},
+        *slow({"optimizer": "sgd", "learning_rate": 0.05, "clip_norm": 1.0}),
         {"vmap": False, "workers": 2, "fsdp": 4, "precision": "bfloat16"},
         pytest.param({"model": "resnet8", "workers": 2}, marks=pytest.mark.slow),
     ],

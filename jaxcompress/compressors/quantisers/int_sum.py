@@ -28,7 +28,9 @@ def int_sum(bits: int, group: int = 512) -> Compressor:
     How it travels: one all-reduce of a float32 per group, for the scales, and then one of `bits`
     bits per entry, several integers in one 32-bit word. Messages do not grow with the workers, are
     decoded once, and fill a link better than gathered ones, which `cast` and `int8` send. The last
-    group of an array is filled with zeros, which are sent.
+    group of an array is filled with zeros, which are sent. With 16 bits, a message is 1.99 times
+    smaller than a float32 array, and `compress` sends such an array dense by default:
+    ``compress(int_sum(16), min_compression_rate=1.9)`` does not.
 
     Guarantees, for float32 in its normal range: the law of `Reduced`;
     ``|residual_i| <= scale / (2 s)`` for entries up to 2^126, and ``|residual_i| <= |x_i|``. The

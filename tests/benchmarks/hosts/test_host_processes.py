@@ -16,6 +16,7 @@ print("[Gloo] is connected")
 cores = sorted(os.sched_getaffinity(0))
 told = {"rank": rank, "workers": workers, "address": address, "cores": cores}
 told |= {"policy": os.sched_getscheduler(0), "platforms": os.environ["JAX_PLATFORMS"]}
+told["never mmap"] = os.environ["MALLOC_MMAP_MAX_"]
 print(json.dumps(told), flush=True)
 for line in sys.stdin:
     request = json.loads(line)
@@ -84,6 +85,11 @@ def test_every_worker_has_the_scheduling_policy(start, options, policy, platform
     # `initialize_processes` sets SCHED_BATCH where the platform is "cpu".
     assert (ready["policy"], ready["platforms"]) == (getattr(os, policy), platforms)
     assert os.sched_getscheduler(0) == before
+
+
+def test_every_worker_keeps_freed_memory(start):
+    with start("whole") as processes:
+        assert processes.ready()["never mmap"] == "0"
 
 
 def test_if_one_worker_ends_all_are_ended_and_its_error_is_shown(start):

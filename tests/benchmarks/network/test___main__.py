@@ -21,11 +21,12 @@ def test_without_root_it_says_what_it_needs(monkeypatch, capsys):
     assert capsys.readouterr().err == "benchmarks.network needs root.\n"
 
 
-def test_without_hosts_the_table_is_made_from_the_file(monkeypatch, capsys):
+def test_without_hosts_the_table_is_made_from_the_file(monkeypatch):
     written = {}
     found = dict.fromkeys(("step", "bare"), Measured([12.0], 1_010_000, 100, USED))
     about = {"version": "jax 1", "python": "3", "requested_bytes": 1_000_000}
-    rows = [row(Method("jax", "dense()"), 2, "1gbit", found, about) | {"machine": "a machine"}]
+    methods = [Method("jax", "dense()"), Method("torch", "DDP, dense")]
+    rows = [row(each, 2, "1gbit", found, about) | {"machine": "a machine"} for each in methods]
     monkeypatch.setattr(network, "missing", lambda: ["root"])
     monkeypatch.setattr(results, "read_csv", lambda name: rows)
     monkeypatch.setattr(network, "plot", lambda rows, path: written.update(plot=path))
@@ -34,10 +35,11 @@ def test_without_hosts_the_table_is_made_from_the_file(monkeypatch, capsys):
         network, "write_between", lambda _, name, text: written.update({name: text})
     )
     assert main(Options(workers=())) == 0
-    assert set(written) == {"plot", "readme", "network"}
+    assert set(written) == {"plot", "readme", "network", "network profile", "network peers"}
     for text in (written["readme"], written["network"]):
         assert "| `dense()` |" in text and "a machine" in text
-    assert "| `dense()` | 2 | 12.0 |" in capsys.readouterr().out  # where the time of a step goes
+    assert "| `dense()` | 2 | 12.0 |" in written["network profile"]
+    assert "| `dense()` | DDP, dense | 2 | 1.00 / 1.00 |" in written["network peers"]
 
 
 def test_without_torch_its_rows_are_skipped_with_a_message(capsys):

@@ -5,7 +5,7 @@ import pytest
 from benchmarks.common import results
 from benchmarks.hosts.host_processes import Measured
 from benchmarks.network.methods import Method
-from benchmarks.network.table import RESULTS, beside_dense, headline, profile, row, shown
+from benchmarks.network.table import RESULTS, beside_dense, headline, peers, profile, row, shown
 
 ABOUT = {"version": "jax 1", "python": "3", "requested_bytes": 900_000, "compiled_bytes": 1_000_000}
 USED = {"user_ms": 3.0, "system_ms": 1.0, "page_faults": 7.0, "waits": 5.0, "preemptions": 2.0}
@@ -135,3 +135,24 @@ def test_the_profile_says_how_busy_the_cores_were(monkeypatch):
             "waits": "5",
         }
     ]
+
+
+def test_methods_are_compared_with_those_of_pytorch():
+    hook, ours = "DDP, fp16 hook", "error_feedback(cast('bfloat16'))"
+    rows = [
+        *(made(ours, workers=each, step_ms=4.0) for each in (4, 2)),
+        *(made(hook, "torch", each, step_ms=5.0) for each in (2, 4)),
+        made(ours, rate="100mbit", step_ms=6.0),
+        made(hook, "torch", rate="100mbit", step_ms=4.0),
+        made("error_feedback(sign())"),
+    ]
+    with_huge_pages = [made(ours, step_ms=3.0), made(hook, "torch", step_ms=2.0)]
+    names = {"jaxcompress": f"`{ours}`", "PyTorch": hook}
+    assert peers(rows, with_huge_pages) == [
+        names | {"hosts": 2, "100 Mbit/s": "1.50", "1 Gbit/s": "0.80 / 1.50"},
+        names | {"hosts": 4, "100 Mbit/s": "", "1 Gbit/s": "0.80"},
+    ]
+
+
+def test_without_a_counterpart_nothing_is_compared():
+    assert peers([made(), made("DDP, fp16 hook", "torch")], []) == []
