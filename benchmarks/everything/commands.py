@@ -80,7 +80,7 @@ LEFT_OUT = (
     LeftOut("plan", ("--measure",), ROOT),
     LeftOut("regression", ("--since", "COMMIT"), "a commit to compare with"),
     LeftOut("scaling", ("--measure",), ROOT),
-    LeftOut("scheduling", (), f"{ROOT}; PyTorch to compare with"),
+    LeftOut("process_settings", (), f"{ROOT}; PyTorch to compare with"),
     LeftOut("sharded_network", (), ROOT),
     LeftOut("time_to_accuracy", (), f"{ROOT}; PyTorch to compare with"),
     LeftOut("training", ("--only", "resnet18"), "an accelerator"),

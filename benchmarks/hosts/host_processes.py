@@ -7,7 +7,7 @@ import signal
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,12 +19,24 @@ TIMEOUT_SECONDS = 1800
 HEADER_BYTES = 14 + 20 + 32  # Ethernet, IP, and TCP with its time stamps
 # These variables would change what is measured.
 SET_BY_USERS = ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "PJRT_NPROC", "OMP_NUM_THREADS")
-# What `initialize_processes` sets for JAX: freed memory stays with the process.
-MEMORY = {
-    "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": "1000000000000",
-}
+
+
+class Settings(NamedTuple):
+    """How Linux treats the processes."""
+
+    policy: str  # by which its scheduler treats their threads
+    memory: Mapping[str, str]  # variables of glibc
+
+
+# What `initialize_processes` sets for JAX. PyTorch gets it too.
+TUNED = Settings(
+    "SCHED_BATCH",
+    {
+        "MALLOC_ARENA_MAX": "1",
+        "MALLOC_MMAP_MAX_": "0",
+        "MALLOC_TRIM_THRESHOLD_": "1000000000000",
+    },
+)
 
 
 class Measured(NamedTuple):
@@ -54,13 +66,12 @@ class HostProcesses:
         python: str,
         module: str,
         argument: str,
-        policy: str = "SCHED_BATCH",
+        settings: Settings = TUNED,
     ):
         """Starts ``python -m module RANK WORKERS ADDRESS argument`` on each host.
 
-        Each process runs on its share of the cores, with the settings of memory and the scheduling
-        policy of `initialize_processes`, or with another policy (`benchmarks.scheduling`). PyTorch
-        gets them too: its collectives use gloo as well.
+        Each process runs on its share of the cores, with the settings of `initialize_processes`, or
+        with others (`benchmarks.process_settings`).
         """
         self._errors = tempfile.TemporaryDirectory(prefix="benchmark-")
         self._processes = []
@@ -77,7 +88,7 @@ class HostProcesses:
             with self._errors_of(rank).open("w") as errors:
                 cores = _cores(rank, len(network.hosts))
                 self._processes.append(
-                    _start(network.command(rank, arguments), cores, policy, errors)
+                    _start(network.command(rank, arguments), cores, settings, errors)
                 )
 
     def __enter__(self) -> "HostProcesses":
@@ -155,24 +166,25 @@ class HostProcesses:
 
 
 def _start(
-    command: Sequence[str], cores: set[int], policy: str, errors: Any
+    command: Sequence[str], cores: set[int], settings: Settings, errors: Any
 ) -> subprocess.Popen[str]:
     """Starts a process on these cores.
 
     Its standard error goes to a file, because a full pipe would block it.
     """
     clean = {name: value for name, value in os.environ.items() if name not in SET_BY_USERS}
+    # `initialize_processes` sets the policy where the platform is given.
+    platforms = "cpu" if settings.policy == TUNED.policy else ""
     everything = os.sched_getaffinity(0)
     # A child inherits the cores and the policy of the thread that starts it.
     before = os.sched_getscheduler(0)
     os.sched_setaffinity(0, cores)
-    os.sched_setscheduler(0, getattr(os, policy), os.sched_param(0))
+    os.sched_setscheduler(0, getattr(os, settings.policy), os.sched_param(0))
     try:
         return subprocess.Popen(
             command,
             cwd=REPOSITORY,
-            # `initialize_processes` sets the policy where the platform is given.
-            env=clean | MEMORY | {"JAX_PLATFORMS": "cpu" if policy == "SCHED_BATCH" else ""},
+            env=clean | settings.memory | {"JAX_PLATFORMS": platforms},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -13,6 +13,7 @@ DENSE = {"jax": "dense()", "torch": "DDP, dense"}
 # PyTorch's counterpart of each method.
 PEERS = {
     "dense()": "DDP, dense",
+    "cast('bfloat16')": "DDP, fp16 hook",  # which has no memory either
     "error_feedback(cast('bfloat16'))": "DDP, fp16 hook",
     "error_feedback(int_sum(16))": "DDP, fp16 hook",
     "error_feedback(power_sgd(1))": "DDP, PowerSGD hook, rank 1",

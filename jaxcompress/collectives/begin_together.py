@@ -21,7 +21,8 @@ def begin_together(words: UInt32[Array, "..."], axis_name: AxisName) -> UInt32[A
     short = words.size * WORD_BYTES < LEAST_BYTES
     if short or joined_processes() == 1 or platform() != "cpu":
         return words
-    flat = words.ravel()
+    # Without the barrier XLA computes the first word alone, and the rest after the sum.
+    flat = lax.optimization_barrier(words.ravel())
     top_bit = lax.psum(flat[:1] >> 31, axis_name)
     # Never true, but XLA cannot know that: so it keeps the sum, and sends `words` after it.
     flat = flat.at[:1].add((top_bit > axis_size(axis_name)).astype(flat.dtype))

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Shaped, UInt32
 
+from jaxcompress._compat import platform
+
 WORD_BYTES = 4
 # TPUs gather whole rows of lanes. For other lengths their compiler makes an all-reduce of all
 # messages, twice the bytes. So a message of `LONG` words or more is padded, which costs at most
@@ -78,18 +80,26 @@ def _bits(x: jax.Array) -> jax.Array:
 
 
 def _merge(bits: jax.Array, width: int) -> jax.Array:
-    """Packs narrow entries: entry i of the k-th part goes to the bits ``8 width k`` of word i."""
+    """Packs narrow entries: neighbours into a word on CPUs, elsewhere entries of equal parts.
+
+    With parts, entry i of the k-th one goes to the bits ``8 width k`` of word i, so no last axis
+    has 2 or 4 entries, which TPUs would pad to 128. But CPUs would write the parts to memory.
+    """
     if width >= WORD_BYTES:
         return bits
     share = WORD_BYTES // width
-    # Parts of the row, not neighbours: reads are in order, and no last axis has 2 or 4 entries.
-    parts = jnp.pad(bits, (0, -bits.size % share)).reshape(share, -1).astype(jnp.uint32)
+    bits = jnp.pad(bits, (0, -bits.size % share))
+    if platform() == "cpu":
+        return lax.bitcast_convert_type(bits.reshape(-1, share), jnp.uint32)
+    parts = bits.reshape(share, -1).astype(jnp.uint32)
     return sum((parts[k] << (8 * width * k) for k in range(1, share)), parts[0])
 
 
 def _split(words: jax.Array, width: int) -> jax.Array:
     if width >= WORD_BYTES:
         return words
+    if platform() == "cpu":
+        return lax.bitcast_convert_type(words, f"uint{8 * width}").ravel()
     parts = [words >> (8 * width * k) for k in range(WORD_BYTES // width)]
     return jnp.concatenate(parts).astype(f"uint{8 * width}")
 

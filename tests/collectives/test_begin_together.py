@@ -1,12 +1,14 @@
 """Long messages between processes on CPUs start together; nothing else waits."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import pytest
 from helpers import assert_same_bits, random_updates, run, runner
 
 import jaxcompress
-from jaxcompress import one_phase, sign, two_phase
+from jaxcompress import cast, one_phase, sign, two_phase
 from jaxcompress.collectives.begin_together import LEAST_BYTES
 
 WORKERS = 2
@@ -37,6 +39,19 @@ def collectives_of(compressor, like):
 def test_a_sum_comes_before_every_long_message(route, sends):
     for found in collectives_of(route(sign()), LONG):
         assert sorted(found) == sorted([*sends, *["all-reduce"] * len(sends)])
+
+
+@pytest.mark.usefixtures("between_processes")
+def test_the_sum_comes_after_the_last_word():
+    """The sum reads the finished message, not the parts that it is made of."""
+    updates = random_updates(0, [LONG, jnp.zeros(6)], WORKERS)  # padded to 128 words
+    step = runner(one_phase(cast("bfloat16")), WORKERS, "shard_map")
+    lines = step.lower(jax.random.key(0), updates, ()).compile().as_text().splitlines()
+    made = {line.split(" = ")[0].strip(): line for line in lines if " = " in line}
+    (total,) = (line for line in lines if " all-reduce(" in line)
+    (word,) = re.findall(r"all-reduce\((%[\w.-]+)\)", total)
+    (message,) = re.findall(r"fusion\((%[\w.-]+)\)", made[word])
+    assert f" = u32[{LONG.size // 2 + 128}]" in made[message]
 
 
 @ROUTES

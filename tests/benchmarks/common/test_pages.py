@@ -56,7 +56,7 @@ NOTHING_MEASURED = {
     "period_schemes": {"only": ()},
     "period_seconds": {"workers": ()},
     "plan": {},
-    "scheduling": {"measure": False},
+    "process_settings": {"measure": False},
     "scheme_survey": {"only": ("table",)},
     "sharded_network": {"measure": False},
     "sharded_training": {"measure": False},

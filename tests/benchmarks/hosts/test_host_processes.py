@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.hosts.host_processes import HostProcesses
+from benchmarks.hosts.host_processes import HostProcesses, Settings
 from benchmarks.hosts.namespaces import Network
 
 WORKER = """
@@ -16,7 +16,7 @@ print("[Gloo] is connected")
 cores = sorted(os.sched_getaffinity(0))
 told = {"rank": rank, "workers": workers, "address": address, "cores": cores}
 told |= {"policy": os.sched_getscheduler(0), "platforms": os.environ["JAX_PLATFORMS"]}
-told["never mmap"] = os.environ["MALLOC_MMAP_MAX_"]
+told["arenas"] = os.environ["MALLOC_ARENA_MAX"]
 print(json.dumps(told), flush=True)
 for line in sys.stdin:
     request = json.loads(line)
@@ -31,6 +31,8 @@ for line in sys.stdin:
     answer = {"begins": begins, "ends": ends, "result": {"rank": rank}, "used": used, **sent}
     print(json.dumps(answer), flush=True)
 """
+
+UNTUNED = Settings("SCHED_OTHER", {"MALLOC_ARENA_MAX": "8"})
 
 
 class Here(Network):
@@ -76,7 +78,7 @@ def test_every_worker_has_as_many_cores(start):
 
 @pytest.mark.parametrize(
     ("options", "policy", "platforms"),
-    [({}, "SCHED_BATCH", "cpu"), ({"policy": "SCHED_OTHER"}, "SCHED_OTHER", "")],
+    [({}, "SCHED_BATCH", "cpu"), ({"settings": UNTUNED}, "SCHED_OTHER", "")],
 )
 def test_every_worker_has_the_scheduling_policy(start, options, policy, platforms):
     before = os.sched_getscheduler(0)
@@ -87,9 +89,10 @@ def test_every_worker_has_the_scheduling_policy(start, options, policy, platform
     assert os.sched_getscheduler(0) == before
 
 
-def test_every_worker_keeps_freed_memory(start):
-    with start("whole") as processes:
-        assert processes.ready()["never mmap"] == "0"
+def test_every_worker_has_the_variables_of_its_memory(start):
+    for options, arenas in [({}, "1"), ({"settings": UNTUNED}, "8")]:
+        with start("whole", **options) as processes:
+            assert processes.ready()["arenas"] == arenas
 
 
 def test_if_one_worker_ends_all_are_ended_and_its_error_is_shown(start):

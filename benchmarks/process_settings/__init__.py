@@ -1,0 +1,1 @@
+"""Steps of training with and without the settings of Linux that `initialize_processes` makes."""

@@ -1,1 +1,0 @@
-"""Steps of training with two scheduling policies of Linux."""
