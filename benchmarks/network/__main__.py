@@ -34,8 +34,7 @@ The columns:
   `payload_ratio`: the payload divided by the last of them.
 - `floor_ms`: the time of the interface's bytes at the link's rate. `times_floor`: the step
   divided by it.
-- `times_dense`: how much faster the step is than the dense step of the same framework and
-  network.
+- `times_dense`: how much faster the step is than the dense step of the better framework.
 
 Rows go to `results/network.csv`, in place of earlier ones of the same method, hosts and rate, with
 a plot beside it; those with huge pages to `results/network_huge_pages.csv`. docs/network.md shows
