@@ -156,7 +156,7 @@ def rows_of(tree):
 @pytest.mark.parametrize(
     ("period", "vmap"),
     [
-        pytest.param(5, False, id="period, devices"),
+        pytest.param(5, False, id="period, devices", marks=pytest.mark.slow),
         pytest.param(None, True, id="every step, vmap", marks=pytest.mark.slow),
     ],
 )
