@@ -17,12 +17,14 @@ The steps:
   results/gpu_training.csv. It needs the prepared data set: see docs/training_program.md.
 
 A step that runs when the time is over is stopped, and the next call goes on with it: the benchmarks
-skip the rows they have, and training resumes from its checkpoint. Steps that ended, at this commit
+skip the rows they have, training resumes from its checkpoint, and compiled programs are kept in
+runs/compiled, unless JAX_COMPILATION_CACHE_DIR names another folder. Steps that ended, at this commit
 and on this device, are in results/gpu_steps.csv and are not repeated, unless `--again` is given.
 """
 
 import dataclasses
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -101,7 +103,7 @@ def run(step: Step, seconds: float) -> tuple[int | None, float, str]:
     """The exit status of a step, its seconds, and its last line; None if it was stopped in time."""
     begin, last_line = time.monotonic(), ""
     with subprocess.Popen(
-        command(step), stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
+        command(step), stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, env=_compile_once()
     ) as process:
         alarm = _Alarm(process)
         signal.signal(signal.SIGALRM, alarm)
@@ -113,6 +115,11 @@ def run(step: Step, seconds: float) -> tuple[int | None, float, str]:
         code = process.wait()
         signal.setitimer(signal.ITIMER_REAL, 0)
     return None if alarm.rang else code, time.monotonic() - begin, last_line
+
+
+def _compile_once() -> dict[str, str]:
+    """An environment in which a step that was stopped finds its compiled programs again."""
+    return {"JAX_COMPILATION_CACHE_DIR": str(REPOSITORY / "runs" / "compiled"), **os.environ}
 
 
 class _Alarm:

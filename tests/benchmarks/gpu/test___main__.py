@@ -85,3 +85,14 @@ def test_every_training_run_has_a_config_and_a_folder_of_its_own(tmp_path):
     assert len(training) == len(folders) == 4
     for step in training:
         assert (gpu.REPOSITORY / step.arguments[2]).exists()
+
+
+def test_steps_keep_their_compiled_programs(called, monkeypatch, capsys):
+    show = "import os; print(os.environ['JAX_COMPILATION_CACHE_DIR'])"
+    monkeypatch.setattr(gpu, "steps", lambda *_: [Step(NAMES[0], ("-c", show))])
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    main(Options(minutes=5, any_device=True))
+    assert "runs/compiled\n" in capsys.readouterr().out
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
+    main(Options(minutes=5, any_device=True, again=True))
+    assert "elsewhere\n" in capsys.readouterr().out
