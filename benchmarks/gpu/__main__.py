@@ -14,12 +14,14 @@ The steps:
 - `whole steps`: the milliseconds that compression adds to a training step of a ResNet-50:
   results/gpu_whole_steps.csv.
 - `resnet18`: CIFAR-10 with 8 workers that share the GPU, dense and compressed:
-  results/gpu_training.csv. It needs the prepared data set: see docs/training_program.md.
+  results/gpu_training.csv, and a table in docs/hosts.md. It needs the prepared data set: see
+  docs/training_program.md.
 
 A step that runs when the time is over is stopped, and the next call goes on with it: the benchmarks
 skip the rows they have, training resumes from its checkpoint, and compiled programs are kept in
-runs/compiled, unless JAX_COMPILATION_CACHE_DIR names another folder. Steps that ended, at this commit
-and on this device, are in results/gpu_steps.csv and are not repeated, unless `--again` is given.
+runs/compiled, unless JAX_COMPILATION_CACHE_DIR names another folder. Steps that ended, at this
+commit and on this device, are in results/gpu_steps.csv and are not repeated, unless `--again` is
+given.
 """
 
 import dataclasses
@@ -39,7 +41,7 @@ from benchmarks.common.filters import check_filters, matches
 from benchmarks.common.pages import REPOSITORY, markdown
 from benchmarks.common.results import Row
 from benchmarks.gpu.steps import ENDED, NAMES, TRAINED, Step, command, steps
-from benchmarks.gpu.table import write_table
+from benchmarks.gpu.table import write_tables
 
 # A step needs this long to start and to save something.
 LEAST_SECONDS = 60
@@ -94,7 +96,7 @@ def main(options: Options) -> int:
         failed += [step.name] if code else []
         if step.trains and not code:
             TRAINED.save([found | json.loads(last_line) | {"epochs": options.epochs} | about])
-    write_table()
+    write_tables()
     print(markdown(progress(about["device"], about["commit"])))
     return 1 if failed else 0
 

@@ -1,15 +1,20 @@
-"""The table of `docs/hosts.md`: milliseconds of compression on every GPU that was measured."""
+"""The tables of `docs/hosts.md`: what compression costs on the GPUs that were measured, and what
+training reached there.
+"""
 
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import FOLDER, Row, read_csv
+from benchmarks.gpu.steps import TRAINED
 
 DATA = {"25M": "one matrix of 25 million entries", "resnet50": "161 arrays of a ResNet-50"}
 
 
-def write_table() -> None:
-    """Rewrites the table from the files of all GPUs, if there are any."""
-    if found := lines():
-        write_between(REPOSITORY / "docs" / "hosts.md", "gpu", markdown(found))
+def write_tables() -> None:
+    """Rewrites the tables from the files of all GPUs, if there are any."""
+    page = REPOSITORY / "docs" / "hosts.md"
+    for name, found in {"gpu": lines(), "gpu training": trained()}.items():
+        if found:
+            write_between(page, name, markdown(found))
 
 
 def lines() -> list[Row]:
@@ -33,5 +38,26 @@ def line(row: Row) -> Row:
     }
 
 
+def trained() -> list[Row]:
+    """One row for each training run."""
+    return [
+        {
+            "run": row["step"],
+            "compressor": f"`{row['compressor']}`",
+            "epochs": row["epochs"],
+            "test accuracy, %": f"{100 * float(row['test_accuracy']):.1f}",
+            "training loss": f"{float(row['train_loss']):.3f}",
+            "bytes of a worker and step": f"{int(row['final_bytes_per_step']):,}",
+            "of dense": _part_of_dense(row),
+        }
+        for row in TRAINED.read()
+    ]
+
+
+def _part_of_dense(row: Row) -> str:
+    fewer = int(row["dense_bytes_per_step"]) / int(row["final_bytes_per_step"])
+    return f"1/{fewer:.0f}" if fewer > 1 else "1"
+
+
 if __name__ == "__main__":
-    write_table()
+    write_tables()

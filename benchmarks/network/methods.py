@@ -20,6 +20,7 @@ METHODS = [
     Method("torch", "DDP, dense"),
     Method("torch", "DDP, fp16 hook"),
     Method("jax", "cast('bfloat16')"),
+    Method("jax", "two_phase(cast('bfloat16'))"),
     Method("jax", "error_feedback(cast('bfloat16'))"),
     Method("jax", "error_feedback(int_sum(16))"),
     Method("jax", "error_feedback(power_sgd(1))"),

@@ -14,6 +14,7 @@ DENSE = (("jax", "dense()"), ("torch", "DDP, dense"))
 PEERS = {
     "dense()": "DDP, dense",
     "cast('bfloat16')": "DDP, fp16 hook",  # which has no memory either
+    "two_phase(cast('bfloat16'))": "DDP, fp16 hook",
     "error_feedback(cast('bfloat16'))": "DDP, fp16 hook",
     "error_feedback(int_sum(16))": "DDP, fp16 hook",
     "error_feedback(power_sgd(1))": "DDP, PowerSGD hook, rank 1",

@@ -312,12 +312,9 @@ needs_mnist = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "compressor",
-    [
-        "error_feedback(two_phase(sign()))",
-        pytest.param("error_feedback(two_phase(qsgd(4)))", marks=pytest.mark.slow),
-    ],
+    "compressor", ["error_feedback(two_phase(sign()))", "error_feedback(two_phase(qsgd(4)))"]
 )
 def test_two_phases_learn_the_digits_as_dense_does(compressor):
     config = dataclasses.replace(SMALL, batch_size=64, epochs=10.0, learning_rate=0.05)

@@ -235,16 +235,14 @@ def test_steps_that_a_worker_skips_are_counted_and_other_workers_can_go_on(monke
     assert summary["train_loss"] < 2 and summary["test_accuracy"] > 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param(
-            {"optimizer": "muon", "learning_rate": 0.02, "weight_decay": 0.01},
-            marks=pytest.mark.slow,
-        ),
-        *slow({"optimizer": "sgd", "learning_rate": 0.05, "clip_norm": 1.0}),
+        {"optimizer": "muon", "learning_rate": 0.02, "weight_decay": 0.01},
+        {"optimizer": "sgd", "learning_rate": 0.05, "clip_norm": 1.0},
         {"vmap": False, "workers": 2, "fsdp": 4, "precision": "bfloat16"},
-        pytest.param({"model": "resnet8", "workers": 2}, marks=pytest.mark.slow),
+        {"model": "resnet8", "workers": 2},
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),
 )

@@ -92,6 +92,7 @@ def test_two_processes_resume_the_run_of_one(tmp_path, one_process):
     assert "resumes after step 11" in assert_ends_as_one(tmp_path, workdir, expected)
 
 
+@pytest.mark.slow
 def test_each_process_can_be_a_node_of_several_workers():
     between_nodes = "error_feedback(hierarchical(dense(), top_k(0.05)))"
     arguments = (*SMALL, "--workers", "4", "--nodes", "2", "--compressor", between_nodes)

@@ -1,10 +1,11 @@
-"""The page has a line for each compressor, data set and GPU."""
+"""The page has a line for each compressor, data set and GPU, and for each training run."""
 
 import pytest
 
 from benchmarks.compression.table import results
 from benchmarks.gpu import table
-from benchmarks.gpu.table import lines
+from benchmarks.gpu.steps import TRAINED
+from benchmarks.gpu.table import lines, trained
 
 
 def row(stage, torch):
@@ -35,4 +36,15 @@ def test_a_line_has_the_local_path(torch, shown, tmp_path, monkeypatch):
         "1.40–1.60",
         "0.40",
         shown,
+    ]
+
+
+def test_a_training_run_has_its_score_and_its_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr("benchmarks.common.results.FOLDER", tmp_path)
+    bytes_per_step = {"dense_bytes_per_step": 1_000_000, "final_bytes_per_step": 50_000}
+    run = {"test_accuracy": 0.8962, "train_loss": 0.01123, "epochs": 100, "compressor": "top_k()"}
+    TRAINED.save([run | bytes_per_step | {"step": "resnet18 top_k", "device": "NVIDIA H200"}])
+    (line,) = trained()
+    assert list(line.values()) == [
+        *("resnet18 top_k", "`top_k()`", "100", "89.6", "0.011", "50,000", "1/20"),
     ]
