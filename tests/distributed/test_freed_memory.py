@@ -4,6 +4,7 @@ import platform
 import sys
 
 import pytest
+from helpers import slow
 from subprocesses import free_port, joined, lines_of, run_together
 
 pytestmark = pytest.mark.skipif(
@@ -46,7 +47,7 @@ def test_freed_memory_is_kept_on_cpus(mebibytes):
     [
         "import jax; jax.config.update('jax_platforms', None)\n",
         "import os; os.environ['MALLOC_TRIM_THRESHOLD_'] = '131072'\n",
-        "import os; os.environ['MALLOC_ARENA_MAX'] = '8'\n",
+        *slow("import os; os.environ['MALLOC_ARENA_MAX'] = '8'\n"),
         "import os; os.environ['GLIBC_TUNABLES'] = 'glibc.malloc.mmap_threshold=131072'\n",
     ],
     ids=["any platform", "a variable", "another variable", "a tunable"],

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from helpers import slow
 from jax.experimental import multihost_utils
 from train_helpers import ALONE
 
@@ -152,7 +153,7 @@ def bits(x: jax.Array) -> np.ndarray:
     return np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
 
 
-@pytest.mark.parametrize("optimizer", ["onebit_adam", "onebit_lamb", "zero_one_adam"])
+@pytest.mark.parametrize("optimizer", ["onebit_adam", *slow("onebit_lamb", "zero_one_adam")])
 def test_a_run_that_sends_its_momentum_from_a_fixed_step_on_is_saved(optimizer, tmp_path):
     """Their states had arrays without entries, which Orbax does not save."""
     config = Config(

@@ -76,10 +76,8 @@ def test_with_a_period_levels_are_those_of_the_averages():
     assert found["mean_bytes_per_step"] == pytest.approx((4 * weakest + 2 * strongest) / 11)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"bucket_mib": 0.02}, pytest.param({"optimizer": "onebit_adam"}, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{"bucket_mib": 0.02}, {"optimizer": "onebit_adam"}])
 def test_levels_that_cannot_be_told_apart_count_as_what_sends_most(changes):
     found = train(dataclasses.replace(ADAPTIVE, learning_rate=1e-3, **changes))
     assert found["mean_bytes_per_step"] == found["peak_bytes_per_step"]

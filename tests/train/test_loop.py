@@ -231,7 +231,6 @@ CORRECTED = {"compressor": "momentum_correction(top_k(0.05))", "momentum": 0.0}
     "changes",
     [
         {"precision": "float16"},
-        CORRECTED | {"clip_norm": 1.0, "micro_batches": 2},
         {
             **{"compressor": "hierarchical(dense(), top_k(0.05))", "nodes": 2},
             **{"optimizer": "dgc", "masking": False, "clip_norm": 1.0, "weight_decay": 1e-4},
@@ -242,6 +241,7 @@ CORRECTED = {"compressor": "momentum_correction(top_k(0.05))", "momentum": 0.0}
                 **{"clip_norm": 1.0, "weight_decay": 1e-4},
             },
             {"clip_norm": 1.0, "micro_batches": 4},
+            CORRECTED | {"clip_norm": 1.0, "micro_batches": 2},
             CORRECTED,
         ),
     ],

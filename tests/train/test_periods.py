@@ -211,6 +211,7 @@ def test_two_processes_take_the_steps_of_one_and_their_run_is_resumed_by_one(tmp
     assert summary_of(resumed)["test_loss"] < 3
 
 
+@pytest.mark.slow
 def test_steps_that_a_worker_skips_are_counted_and_other_workers_can_go_on(monkeypatch, tmp_path):
 
     class Batches:
