@@ -93,7 +93,7 @@ class Options:
 def main(options: Options) -> int:
     """Times every method with all settings; saves after each."""
     if options.measure and (lacks := missing()):
-        print(f"benchmarks.scheduling needs {'; and '.join(lacks)}.", file=sys.stderr)
+        print(f"benchmarks.process_settings needs {'; and '.join(lacks)}.", file=sys.stderr)
         return 2
     pythons = {"jax": sys.executable, "torch": options.torch_python and str(options.torch_python)}
     if options.measure:
