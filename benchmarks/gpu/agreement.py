@@ -48,7 +48,7 @@ def main() -> int:
     about = environment()
     keys = [{"compressor": text, "device": about["device"]} for text in COMPRESSORS]
     left = [key for key in keys if not FILE.measured(key, about["commit"])]
-    # Compiling takes nearly all of the time, and each program is compiled on one core.
+    # Compiling takes nearly all of the time, and the programs can be compiled at the same time.
     with ThreadPoolExecutor() as pool:
         found = pool.map(lambda key: compare(key["compressor"]), left)
         for key, columns in zip(left, found, strict=True):
