@@ -13,7 +13,14 @@ from jaxcompress.base import PerWorker
 from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.collectives.pairs import matchings, partners_message
 from jaxcompress.ops.trees import tree_bits
-from jaxcompress.periods.own_steps import Period, own_step, period_at, takes_part, weighted
+from jaxcompress.periods.own_steps import (
+    Period,
+    own_step,
+    period_at,
+    restarted,
+    takes_part,
+    weighted,
+)
 from jaxcompress.periods.pair_rules import PairRule
 from jaxcompress.periods.period_checks import (
     averages,
@@ -80,11 +87,12 @@ def gossip(
     `worker_params`, as `make_local_step` does. Weight decay, clipping and learning-rate schedules
     belong in `inner`.
 
-    A step with a gradient that is not finite, or after which x_i or its inner state were not, is
-    skipped: it changes nothing but counters. A pair exchanges nothing if one of both has parameters
-    that are not finite, or the weight 0: ``update(grads, state, params, weight=w)``. Positive
-    weights count alike in exchanges; a flush takes the weighted mean. Whoever meets nobody, as one
-    of an odd number of workers in every exchange, acts as if it had met itself.
+    A step is skipped if a gradient or its square is not finite: it changes nothing but counters. A
+    pair exchanges nothing if one of both has parameters that are not finite, or the weight 0:
+    ``update(grads, state, params, weight=w)``. Positive weights count alike in exchanges; a flush
+    takes the weighted mean. It brings back a worker that is not finite, whose inner optimizer
+    begins again, as in `local_updates`. Whoever meets nobody, as one of an odd number of workers in
+    every exchange, acts as if it had met itself.
 
     How it travels: one permute in every exchange, as large as `rule` says and 4 bytes. It does not
     grow with the workers. A flush is one dense all-reduce.
@@ -210,8 +218,9 @@ def gossip(
         outer_state, kept = vary(started(own), axis_name)
         zero = jnp.zeros_like(state.since)
         bits = jnp.float32(tree_bits(params))
+        begun = restarted(inner, state, params)
         state = state._replace(since=zero, alone=zero, bits=bits, params=PerWorker(own))
-        return step, state._replace(outer=outer_state, rule=kept)
+        return step, state._replace(inner=begun, outer=outer_state, rule=kept)
 
     return optax.GradientTransformationExtraArgs(init, update)
 

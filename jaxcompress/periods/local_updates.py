@@ -10,7 +10,7 @@ from jax import lax
 from jaxcompress._compat import axis_size, vary
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.periods.anchor_step import anchor_step, silent
-from jaxcompress.periods.own_steps import Period, own_step, period_at
+from jaxcompress.periods.own_steps import Period, own_step, period_at, restarted
 from jaxcompress.periods.period_checks import (
     check_call,
     check_dtypes,
@@ -63,9 +63,10 @@ def local_updates(
     at `worker_params`, as `make_local_step` does. The states of the inner optimizer stay with their
     workers. Weight decay, clipping and learning-rate schedules belong in `inner`.
 
-    A step with a gradient that is not finite, or after which x_w or its inner state were not, is
-    skipped: it changes nothing but counters. A worker whose drift is not finite has weight 0 at
-    that synchronisation, and continues from x.
+    A step is skipped if a gradient or its square is not finite: it changes nothing but counters. A
+    worker whose drift is not finite has weight 0 at that synchronisation, and continues from x. Its
+    inner optimizer then begins again, as it does if its state is no longer finite; it keeps its
+    integer counters, and so its place in a schedule.
 
     ``update(grads, state, params, weight=w)`` takes a weight of at least 0 for each worker, such as
     its number of tokens: ``d = sum_w weight_w d_w / sum_w weight_w``. A worker of weight 0 sends a
@@ -147,6 +148,7 @@ def local_updates(
         return step, state._replace(
             since=jnp.zeros_like(state.since),
             params=PerWorker(own),
+            inner=restarted(inner, state, params),
             outer=outer_state,
             sending=sending,
         )

@@ -6,8 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from jax import lax
 from optax import Params, Updates
 
+from jaxcompress._compat import vary_like
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.finiteness import all_finite
 from jaxcompress.collectives.weights import share_of_weight
@@ -20,19 +22,23 @@ def own_step(
 ) -> Any:
     """The state after one step of this worker by itself.
 
-    If the gradients are not finite, or the step would make anything else so, only counters go on,
-    which are integers of the shape (): they stay equal on all workers.
+    If a gradient or its square is not finite, only counters go on, which are integers of the shape
+    (): they stay equal on all workers.
     """
     old = state.params.value, state.inner.value
-    step, inner_state = inner.update(grads, old[1], old[0], **extra_args)
-    new = optax.apply_updates(old[0], step), inner_state
-    applied = all_finite(grads) & ~_spoils(new, old)
+    # An infinite second moment, as Adam keeps, would stop its parameter for ever.
+    applied = all_finite(jax.tree.map(jnp.square, grads))
 
-    def chosen(new, old):
-        counts = jnp.issubdtype(new.dtype, jnp.integer) and not new.shape
-        return new if counts else jnp.where(applied, new, old)
+    def taken():
+        step, inner_state = inner.update(grads, old[1], old[0], **extra_args)
+        new = optax.apply_updates(old[0], step), inner_state
+        return jax.tree.map(vary_like, new, old)
 
-    params, inner_state = jax.tree.map(chosen, new, old)
+    def skipped():
+        return jax.tree.map(lambda new, old: new if _is_counter(old) else old, taken(), old)
+
+    # A branch writes in place; a choice between new and old values would copy all of them.
+    params, inner_state = lax.cond(applied, taken, skipped)
     return state._replace(
         count=jnp.asarray(optax.safe_increment(state.count)),
         since=state.since + 1,
@@ -42,7 +48,24 @@ def own_step(
     )
 
 
-def _spoils(new: Any, old: Any) -> jax.Array:
+def restarted(
+    inner: optax.GradientTransformationExtraArgs, state: Any, anchor: Params
+) -> PerWorker:
+    """The state of the inner optimizer with which a worker goes on after a synchronisation.
+
+    It is that of `state`, unless this worker's parameters are not finite, or an entry of it is not
+    and was when it began. Then it begins again at `anchor`, and keeps only its counters.
+    """
+    own, first = state.inner.value, inner.init(anchor)
+    keeps = all_finite(state.params.value) & ~_lost(own, first)
+
+    def chosen(own, first):
+        return own if _is_counter(own) else jnp.where(keeps, own, first)
+
+    return PerWorker(jax.tree.map(chosen, own, first))
+
+
+def _lost(new: Any, old: Any) -> jax.Array:
     """Whether an entry that was finite no longer is: a bool ()."""
 
     def lost(new, old):
@@ -52,6 +75,10 @@ def _spoils(new: Any, old: Any) -> jax.Array:
 
     found = jax.tree.leaves(jax.tree.map(lost, new, old))
     return jnp.any(jnp.stack(found)) if found else jnp.bool_(False)
+
+
+def _is_counter(x: jax.Array) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.integer) and not x.shape
 
 
 def period_at(period: Period, count: jax.Array) -> Any:

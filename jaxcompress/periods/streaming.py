@@ -14,7 +14,7 @@ from jaxcompress.collectives.finiteness import all_finite
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import array_bits, mask, merge_masked
 from jaxcompress.periods.anchor_step import anchor_step, silent
-from jaxcompress.periods.own_steps import own_step
+from jaxcompress.periods.own_steps import own_step, restarted
 from jaxcompress.periods.period_checks import (
     check_call,
     check_dtypes,
@@ -157,6 +157,7 @@ def streaming(
             axis_name,
         )
         return step, state._replace(
+            inner=restarted(inner, state, params),
             outer=_with(state.outer, fragment, outer_state),
             sending=_with(state.sending, fragment, sending),
         )

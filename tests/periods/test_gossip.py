@@ -180,7 +180,7 @@ def test_the_shared_parameters_wait_for_a_flush_which_sets_all_to_the_mean():
 
 
 def test_a_flush_brings_back_a_worker_that_is_not_finite_and_starts_outer_again():
-    run = learning(outer=optax.sgd(0.7, momentum=0.5))
+    run = learning(outer=optax.sgd(0.7, momentum=0.5), inner=optax.sgd(0.2, momentum=0.5))
     run.run(3)
     own = run.own
     own["w"][2, 0, 0] = np.nan
@@ -189,6 +189,8 @@ def test_a_flush_brings_back_a_worker_that_is_not_finite_and_starts_outer_again(
     mean = run.own["w"][[0, 1, 3]].mean(axis=0)
     params, state, _ = run.flush(run.params, run.state, run.extra)
     np.testing.assert_allclose(params["w"], mean, rtol=1e-5, atol=1e-6)
+    (inner,) = jax.tree.leaves(state.inner.value)
+    assert [bool((x != 0).any()) for x in np.array(inner)] == [True, True, False, True]
     slow, momentum = state.outer.value
     np.testing.assert_array_equal(slow["w"], [params["w"]] * 4)
     assert all((np.array(x) == 0).all() for x in jax.tree.leaves(momentum))

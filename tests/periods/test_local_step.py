@@ -1,5 +1,7 @@
 """The step of local updates: what is each worker's own, what is averaged, and sharded models."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -195,7 +197,7 @@ def test_extra_is_averaged_as_drifts_are():
     np.testing.assert_allclose(extra.value["largest"], [(third + 3 * fourth) / 4] * 4, rtol=1e-4)
 
 
-def test_a_step_that_would_make_the_inner_state_infinite_is_skipped():
+def test_a_step_is_skipped_if_the_square_of_a_gradient_is_infinite():
     """With an infinite second moment of Adam a worker would never move again."""
     mesh = data_mesh(4)
     optimizer = local_updates(optax.adam(0.02), optax.sgd(1.0), compress(dense()), 3)
@@ -208,6 +210,71 @@ def test_a_step_that_would_make_the_inner_state_infinite_is_skipped():
     assert metrics["applied"].tolist() == [1, 0, 1, 1]
     *_, metrics = step(params, state, extra, shard_batch(X, mesh))
     assert metrics["applied"].tolist() == [1] * 4
+
+
+@pytest.mark.parametrize("spoiled", ["params", "state"])
+def test_a_worker_that_is_no_longer_finite_begins_again_at_the_next_average(spoiled):
+    """Its parameters are the anchor, its inner state is new, and only its counters go on."""
+    learning = optax.chain(optax.trace(0.9), optax.scale_by_schedule(lambda count: -0.01))
+
+    def update(updates, state, params=None):
+        updates, state = learning.update(updates, state, params)
+        bad = (jax.lax.axis_index("data") == 1) & (state[1].count == 2)
+
+        def spoil(tree):
+            return jax.tree.map(lambda x: jnp.where(bad, jnp.inf, x), tree)
+
+        if spoiled == "params":
+            return spoil(updates), state
+        return updates, (state[0]._replace(trace=spoil(state[0].trace)), state[1])
+
+    mesh = data_mesh(4)
+    inner = optax.GradientTransformation(learning.init, update)
+    optimizer = local_updates(inner, optax.sgd(1.0), compress(dense()), 3)
+    params = replicate(PARAMS, mesh)
+    state, extra = init_state(optimizer, params, mesh), first_extra(mesh)
+    step = make_local_step(loss_of, optimizer, mesh)
+    for _ in range(3):
+        params, state, extra, _ = step(params, state, extra, shard_batch(X, mesh))
+    trace, counts = state.inner.value
+    for name, x in trace.trace.items():
+        assert (np.abs(x[1]) == 0).all() and np.abs(x[0]).max() > 0, name
+        assert all(np.array_equal(own, params[name]) for own in state.params.value[name])
+    assert counts.count.tolist() == [3] * 4
+    *_, metrics = step(params, state, extra, shard_batch(X, mesh))
+    assert metrics["applied"].tolist() == [1] * 4
+
+
+def test_an_inner_optimizer_may_return_a_constant_as_its_state():
+    constant = optax.GradientTransformation(
+        lambda params: jnp.zeros(2), lambda updates, state, params=None: (updates, jnp.ones(2))
+    )
+    mesh = data_mesh(2)
+    inner = optax.chain(constant, optax.sgd(0.1))
+    optimizer = local_updates(inner, optax.sgd(1.0), compress(dense()), 2)
+    params = replicate(PARAMS, mesh)
+    state, extra = init_state(optimizer, params, mesh), first_extra(mesh)
+    step = make_local_step(loss_of, optimizer, mesh)
+    _, state, *_ = step(params, state, extra, shard_batch(X, mesh))
+    assert state.inner.value[0].tolist() == [[1, 1], [1, 1]]
+
+
+def test_a_step_does_not_copy_the_state_of_the_inner_optimizer():
+    """A choice between the old state and the new one, entry by entry, would."""
+    mesh = data_mesh(1)
+    optimizer = local_updates(optax.adam(0.02), optax.sgd(1.0), compress(dense()), 3)
+    size = 10_007
+    params = replicate({"w": np.ones(size, np.float32)}, mesh)
+
+    def loss_fn(params, batch):
+        return jnp.sum(params["w"] ** 2) * batch[0]
+
+    step = make_local_step(loss_fn, optimizer, mesh)
+    state, extra = init_state(optimizer, params, mesh), rows_of_workers((), mesh)
+    program = step.lower(params, state, extra, shard_batch(np.ones(1, np.float32), mesh)).compile()
+    entry = program.as_text().split("ENTRY")[1]
+    assert entry.count("conditional(") == 2
+    assert len(re.findall(rf"f32\[(?:1,)?{size}\]\S* copy\(", entry)) <= 1  # of the parameters
 
 
 def mean_of_squares(params, batch):

@@ -217,7 +217,9 @@ def test_virtual_workers_take_the_same_steps():
 
 
 def test_a_worker_of_weight_zero_adds_nothing_and_one_that_is_not_finite_starts_from_the_anchor():
-    training = Training(two_fragments(outer=optax.sgd(1.0)), mixing=0.5)
+    inner = optax.sgd(RATE, momentum=0.5)
+    optimizer = streaming(inner, optax.sgd(1.0), compress(dense()), fragments=2)
+    training = Training(optimizer, mixing=0.5)
     training.steps(2)
     params, state, extra = training.state
     own = {name: x.at[3].set(np.nan) for name, x in state.params.value.items()}
@@ -227,6 +229,8 @@ def test_a_worker_of_weight_zero_adds_nothing_and_one_that_is_not_finite_starts_
     np.testing.assert_allclose(training.anchor["v"], before["v"][:2].mean(axis=0), **FLOAT32)
     np.testing.assert_array_equal(training.own["v"][3], training.anchor["v"])
     assert np.isfinite(training.own["v"]).all()
+    for momentum in jax.tree.leaves(training.state[1].inner.value):
+        assert [bool((x != 0).any()) for x in np.array(momentum)] == [True, True, True, False]
 
 
 def test_a_flush_makes_all_equal_and_is_for_steps_that_were_not_averaged():
