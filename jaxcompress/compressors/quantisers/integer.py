@@ -15,6 +15,7 @@ from jaxcompress.ops.quantization import (
     in_groups,
     noise_contracts,
     pack_levels,
+    row_sums,
     safe_scale,
     scaled,
     steps_of,
@@ -130,24 +131,14 @@ def _least_squares(
     def rounded(width: ArrayLike) -> jax.Array:
         return jnp.clip(jnp.round(share * (steps / width)), -steps, steps)
 
-    def sums(level: jax.Array) -> tuple[jax.Array, jax.Array]:
-        # No product is negative. Without the magnitude, XLA calls a library on CPUs that takes
-        # eight times as long.
-        return (
-            jnp.sum(jnp.abs(share * level), axis=1, keepdims=True),
-            jnp.maximum(jnp.sum(level**2, axis=1, keepdims=True), 1.0),
-        )
-
-    found = [sums(rounded(width)) for width in ranges]
+    levels = [rounded(width) for width in ranges]
+    sums = row_sums([share * level for level in levels] + [level**2 for level in levels])
+    products, squares = jnp.stack(sums).reshape(2, len(ranges), -1, 1)
+    squares = jnp.maximum(squares, 1.0)
     # No entry becomes larger than the largest, which may be the largest of its dtype.
-    factors = jnp.stack([jnp.minimum(product / squares, 1 / steps) for product, squares in found])
+    factors = jnp.minimum(products / squares, 1 / steps)
     # |x|^2 - |x - f level|^2 = f (2 <x, level> - f |level|^2).
-    gains = jnp.stack(
-        [
-            f * (2 * product - f * squares)
-            for f, (product, squares) in zip(factors, found, strict=True)
-        ]
-    )
+    gains = factors * (2 * products - factors * squares)
     best = jnp.argmax(gains, axis=0)
     factor = jnp.take_along_axis(factors, best[None], axis=0)[0]
     return rounded(jnp.array(ranges, jnp.float32)[best]), factor * steps
