@@ -13,7 +13,7 @@ class Method(NamedTuple):
     framework: str  # jax or torch
     name: str  # an expression, or what the PyTorch worker knows
     optimizer: str = "sgd"  # `dgc` has its momentum before the average
-    period: int | None = None  # steps between two averages of parameters, by local updates
+    period: int | None = None  # steps between two averages of parameters
 
     @property
     def label(self) -> str:
@@ -34,6 +34,7 @@ METHODS = [
     Method("torch", "top-k 5 %, error feedback"),
     Method("jax", "momentum_correction(block_top_k(0.05, inner=qsgd(8)))", "dgc"),
     Method("jax", "error_feedback(int4())"),
+    Method("torch", "PeriodicModelAverager", period=10),
     Method("jax", "dense()", period=10),
     Method("jax", "error_feedback(int4())", period=10),
 ]

@@ -1,23 +1,48 @@
-"""Backward passes with averaging in PyTorch: DDP and its hooks, and top-k with error feedback."""
+"""How PyTorch averages: DDP and its hooks, top-k with error feedback, periodic averages."""
 
 from collections.abc import Callable
 
 import torch
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.network.torch_top_k import TopK
+from benchmarks.time_to_accuracy.methods import Method
 
-# (inputs, labels) -> loss of this worker; afterwards `.grad` holds the averages.
+# (inputs, labels) -> loss of this worker; afterwards `.grad` holds what the optimizer takes.
 Backward = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 DENSITY = 0.05
 
 
-def averaged(method: str, model: torch.nn.Module, embeddings: bool) -> Backward:
+def averaged(method: Method, model: torch.nn.Module, embeddings: bool) -> Backward:
     """The backward pass of `method`, at the best settings that we found for it."""
-    return _top_k(model, embeddings) if method.startswith("top-k") else _ddp(method, model)
+    if method.period is not None:
+        return _backward(model)
+    if method.name.startswith("top-k"):
+        return _top_k(model, embeddings)
+    return _ddp(method.name, model)
+
+
+def averages_of_parameters(method: Method, model: torch.nn.Module) -> Callable[[], None]:
+    """What follows a step: with a period, the mean of the parameters after its last step."""
+    if method.period is None:
+        return lambda: None
+    # Without a warm-up it would average after the first step of each period.
+    averager = PeriodicModelAverager(method.period, warmup_steps=method.period - 1)
+    return lambda: averager.average_parameters(model.parameters())
+
+
+def _backward(model: torch.nn.Module) -> Backward:
+    def backward(inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        model.zero_grad(set_to_none=False)
+        loss = mean_loss(model(inputs), labels)
+        loss.backward()
+        return loss.detach()
+
+    return backward
 
 
 def _ddp(method: str, model: torch.nn.Module) -> Backward:
@@ -36,14 +61,7 @@ def _ddp(method: str, model: torch.nn.Module) -> Backward:
         rank = int(method.rsplit(maxsplit=1)[1])
         state = PowerSGDState(None, rank, start_powerSGD_iter=2, min_compression_rate=2)
         wrapped.register_comm_hook(state, powerSGD_hook)
-
-    def backward(inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        wrapped.zero_grad(set_to_none=False)
-        loss = mean_loss(wrapped(inputs), labels)
-        loss.backward()
-        return loss.detach()
-
-    return backward
+    return _backward(wrapped)
 
 
 def _top_k(model: torch.nn.Module, embeddings: bool) -> Backward:

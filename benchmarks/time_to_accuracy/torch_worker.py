@@ -20,7 +20,7 @@ from benchmarks.hosts.worker import serve
 from benchmarks.time_to_accuracy.methods import Method
 from benchmarks.time_to_accuracy.specification import CHECKED_STEPS, PART_STEPS, Specification
 from benchmarks.time_to_accuracy.tasks import TASKS, config_of
-from benchmarks.time_to_accuracy.torch_averaging import averaged
+from benchmarks.time_to_accuracy.torch_averaging import averaged, averages_of_parameters
 from benchmarks.time_to_accuracy.torch_models import build, load_flax
 from train.config import Config
 from train.data.batches import steps_per_epoch, test_batches, train_batches
@@ -56,7 +56,8 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
         config, steps_per_epoch(trained_on, config.batch_size), task.most_steps
     )
     optimizer = make_optimizer(model, config)
-    backward, step = averaged(method.name, model, task.embeddings), itertools.count()
+    backward, step = averaged(method, model, task.embeddings), itertools.count()
+    average_parameters = averages_of_parameters(method, model)
 
     def train(steps: int) -> dict[str, Any]:
         model.train()
@@ -69,6 +70,7 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
             if config.clip_norm is not None:
                 clip(model, config.clip_norm)
             optimizer.step()
+            average_parameters()
         means = torch.stack(losses)
         dist.all_reduce(means)
         return {"losses": (means / workers).tolist()}
