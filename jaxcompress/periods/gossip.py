@@ -15,6 +15,7 @@ from jaxcompress.collectives.pairs import matchings, partners_message
 from jaxcompress.ops.trees import tree_bits
 from jaxcompress.periods.own_steps import (
     Period,
+    changed_if,
     own_step,
     period_at,
     restarted,
@@ -171,9 +172,12 @@ def gossip(
         due = state.alone >= period_at(period, state.count)
         # In turn, one program for each kind of cycle.
         turn = state.exchanges // len(matchings(workers)) % rule.turns
-        exchange = [functools.partial(exchanged, state, weight, one) for one in range(rule.turns)]
-        state = lax.cond(due, lambda: lax.switch(turn, exchange), lambda: state)
-        return optax.tree.zeros_like(params), state
+
+        def exchange(state):
+            kinds = [functools.partial(exchanged, state, weight, one) for one in range(rule.turns)]
+            return lax.switch(turn, kinds)
+
+        return optax.tree.zeros_like(params), changed_if(due, exchange, state)
 
     def exchanged(state, weight, turn):
         """The state after this worker has met its partner."""

@@ -5,12 +5,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jax import lax
 
 from jaxcompress._compat import axis_size, vary
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.periods.anchor_step import anchor_step, silent
-from jaxcompress.periods.own_steps import Period, own_step, period_at, restarted
+from jaxcompress.periods.own_steps import Period, changed_if, own_step, period_at, restarted
 from jaxcompress.periods.period_checks import (
     check_call,
     check_dtypes,
@@ -130,13 +129,8 @@ def local_updates(
             state = own_step(inner, updates, state, extra_args)
         due = state.since > 0 if flush else state.since >= period_at(period, state.count)
 
-        def synchronised():
-            return synchronise(state, params, weight)
-
-        def alone():
-            return optax.tree.zeros_like(params), state._replace(sending=silent(state.sending))
-
-        return lax.cond(due, synchronised, alone)
+        alone = optax.tree.zeros_like(params), state._replace(sending=silent(state.sending))
+        return changed_if(due, lambda now: synchronise(now[1], params, weight), alone)
 
     def synchronise(state, params, weight):
         """The update of the anchor, and the state after it."""

@@ -81,6 +81,19 @@ def _is_counter(x: jax.Array) -> bool:
     return jnp.issubdtype(x.dtype, jnp.integer) and not x.shape
 
 
+def changed_if(due: jax.Array, change: Callable[[Any], Any], value: Any) -> Any:
+    """``change(value)`` if `due`, else `value`, in the buffers of `value`.
+
+    It is a loop of one round or none: XLA lets loops write in place, while each branch of a
+    conditional copies what it passes on.
+    """
+
+    def one_round(carry):
+        return False, jax.tree.map(vary_like, change(carry[1]), carry[1])
+
+    return lax.while_loop(lambda carry: carry[0], one_round, (due, value))[1]
+
+
 def period_at(period: Period, count: jax.Array) -> Any:
     """The period in inner steps, at least 1, once `count` inner steps are taken."""
     if not callable(period):

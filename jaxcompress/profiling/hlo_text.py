@@ -18,7 +18,10 @@ OPERATIONS = {
 
 
 class Instruction(NamedTuple):
-    """One line of a computation: ``shape opcode(operands), attributes``."""
+    """One line of a computation: ``shape opcode(operands), attributes``.
+
+    The operand of a constant is its value, as text.
+    """
 
     shape: str
     opcode: str
@@ -85,9 +88,9 @@ def _instruction(text: str) -> Instruction:
     shape_end = _closing(text, 0) if text.startswith("(") else text.find(" ")
     opcode, _, rest = text[shape_end:].partition("(")
     end = _closing("(" + rest, 0) - 1
-    return Instruction(
-        text[:shape_end], opcode.strip(), re.findall(r"%([\w.-]+)", rest[:end]), rest[end:]
-    )
+    opcode, operands = opcode.strip(), rest[: end - 1]
+    names = [operands] if opcode == "constant" else re.findall(r"%([\w.-]+)", operands)
+    return Instruction(text[:shape_end], opcode, names, rest[end:])
 
 
 def _closing(text: str, start: int) -> int:

@@ -46,7 +46,7 @@ def traffic_of_hlo(
     Args:
       text: The text of ``jitted.lower(*args).compile().as_text()``.
       branch: Which branch of a conditional counts: a function of one `Traffic` per branch. By
-        default the largest.
+        default the largest. A loop whose body ends it counts as one, with no round or one.
       mesh: The mesh of the program, or its shape, such as ``{"data": 2, "fsdp": 8}``. It gives each
         collective its `axes`, for `Traffic.over`. Partitions are numbered by their row-major
         positions in the mesh, as JAX does for a step on one mesh.
@@ -113,14 +113,17 @@ def _walk(program: _Program, name: str) -> Iterator[Collective]:
             if any(each.collectives for each in branches):
                 yield from program.branch(branches).collectives
             continue
+        if _at_most_one_round(program, instruction):
+            rounds = [Traffic(()), Traffic(tuple(_walk(program, _called(instruction, "body"))))]
+            if rounds[1].collectives:
+                yield from program.branch(rounds).collectives
+            continue
         for called in instruction.called:
             if inner := list(_walk(program, called)):
                 rounds = _rounds(instruction, program.rounds)
                 # The condition of a loop also runs when it ends the loop.
-                ends = re.search(
-                    rf"condition=%?{re.escape(called)}(?![\w.-])", instruction.attributes
-                )
-                yield from repeated(inner, rounds + bool(ends))
+                ends = instruction.opcode == "while" and called == _called(instruction, "condition")
+                yield from repeated(inner, rounds + ends)
 
 
 def _started_elsewhere(name: str, computation: Computation) -> bool:
@@ -139,6 +142,28 @@ def _branches(attributes: str) -> list[str]:
         re.findall(rf"{which}_computation=%?([\w.-]+)", attributes)[0]
         for which in ("false", "true")
     ]
+
+
+def _called(loop: Instruction, part: str) -> str:
+    """The computation that is the ``condition`` or the ``body`` of a loop."""
+    return re.findall(rf"\b{part}=%?([\w.-]+)", loop.attributes)[0]
+
+
+def _at_most_one_round(program: _Program, instruction: Instruction) -> bool:
+    """Whether it is a loop that goes on by an entry of its state, which its body makes false."""
+    if instruction.opcode != "while":
+        return False
+    *_, goes_on = program.computations[_called(instruction, "condition")].values()
+    if not (found := re.search(r"\bindex=(\d+)", goes_on.attributes)):
+        return False
+    body = program.computations[_called(instruction, "body")]
+    *_, state = body.values()
+    if state.opcode != "tuple":
+        return False
+    entry = body[state.operands[int(found[1])]]
+    while entry.opcode == "copy":
+        entry = body[entry.operands[0]]
+    return entry.opcode == "constant" and entry.operands == ["false"]
 
 
 def _rounds(instruction: Instruction, unknown: int | None) -> int:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from jaxcompress.distributed.jaxprs import sub_jaxprs
 from jaxcompress.ops.argument_checks import check_integer
@@ -41,7 +41,7 @@ def traffic_of_jaxpr(
       closed_jaxpr: The result of ``jitted.trace(*args).jaxpr`` or `jax.make_jaxpr`.
       axis_sizes: Workers along each axis that no `shard_map` inside the program defines.
       branch: Which branch of `cond` and `switch` counts: a function of one `Traffic` per branch. By
-        default the largest.
+        default the largest. A loop whose body ends it counts as one, with no round or one.
       rounds: How often a loop without a fixed length runs. Without it, such a loop must not hold
         collectives.
 
@@ -90,11 +90,26 @@ def _walk(
             if any(inner):
                 yield from branch([Traffic(tuple(each)) for each in inner]).collectives
             continue
+        if name == "while" and _at_most_one_round(eqn):
+            body = parts.index(eqn.params["body_jaxpr"].jaxpr)
+            if inner[body]:
+                yield from branch([Traffic(()), Traffic(tuple(inner[body]))]).collectives
+            continue
         for part, collectives in zip(parts, inner, strict=True):
             if collectives:
                 # The condition of a loop also runs when it ends the loop.
                 ends = name == "while" and part is eqn.params["cond_jaxpr"].jaxpr
                 yield from repeated(collectives, _rounds(eqn, unknown) + ends)
+
+
+def _at_most_one_round(loop: JaxprEqn) -> bool:
+    """Whether the loop goes on by an entry of its state, which its body makes false."""
+    (goes_on,) = loop.params["cond_jaxpr"].jaxpr.outvars
+    state = loop.params["cond_jaxpr"].jaxpr.invars[loop.params["cond_nconsts"] :]
+    if goes_on not in state:
+        return False
+    next_one = loop.params["body_jaxpr"].jaxpr.outvars[state.index(goes_on)]
+    return isinstance(next_one, Literal) and not next_one.val
 
 
 def _rounds(eqn: JaxprEqn, unknown: int | None) -> int:

@@ -150,6 +150,32 @@ def test_a_loop_of_unknown_length_is_refused_only_if_it_communicates():
     assert traffic_of_hlo(module(LOOP.replace("%body", "%idle"), others=BODY)).collectives == ()
 
 
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_loop_that_its_body_ends_is_a_branch(copied):
+    state = "(f32[6]{0}, pred[])"
+    others = f"""
+%step (p: {state}) -> {state} {{
+  %p = {state} parameter(0)
+  %x = f32[6]{{0}} get-tuple-element(%p), index=0
+  %r = f32[6]{{0}} all-reduce(%x), replica_groups={{{{0,1}}}}, to_apply=%add
+  %no = pred[] constant(false)
+  %copy = pred[] copy(%no)
+  ROOT %t = {state} tuple(%r, %{"copy" if copied else "no"})
+}}
+
+%goes_on (p: {state}) -> pred[] {{
+  %p = {state} parameter(0)
+  ROOT %g = pred[] get-tuple-element(%p), index=1
+}}
+"""
+    loop = f"ROOT %w = {state} while(%x), condition=%goes_on, body=%step"
+    assert one(loop, others=BODY + others).count == 1
+    text = module(loop, others=BODY + others)
+    assert traffic_of_hlo(text, branch=lambda branches: branches[0]).collectives == ()
+    with pytest.raises(ValueError, match="number of rounds is not known"):
+        one(loop, others=BODY + others.replace("constant(false)", "constant(true)"))
+
+
 def test_rounds_are_those_of_loops_of_unknown_length_only():
     known = LOOP.replace("ROOT %w", "%v") + ", known_trip_count={n=7}"
     counted = traffic_of_hlo(module(known, LOOP, others=BODY), rounds=3).collectives

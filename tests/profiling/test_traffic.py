@@ -132,6 +132,21 @@ def test_both_counts_know_that_a_condition_also_ends_its_loop():
         assert counted.payload_bytes == 6 * 4
 
 
+def test_both_counts_take_a_loop_of_one_round_or_none_for_a_branch():
+    def loop(x):
+        def body(carry):
+            return False, lax.pcast(lax.psum(carry[1], "data"), "data", to="varying")
+
+        due = lax.psum(x.sum(), "data") > 0
+        return lax.while_loop(lambda carry: carry[0], body, (due, x))[1]
+
+    step, x = program(loop, 4)
+    for counted in traffic(step, x):
+        assert counted.payload_bytes == 64 + 4
+    for counted in traffic(step, x, branch=lambda branches: branches[0]):
+        assert counted.payload_bytes == 4
+
+
 def test_an_axis_that_the_program_does_not_have_is_refused():
     mesh = data_mesh(4)
     step, x = program(lambda x: lax.psum(x, "data"), 4)
