@@ -17,7 +17,7 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
     """
     first = [row for row in rows if int(row["seed"]) == 0]
     networks = list(dict.fromkeys((row["task"], row["workers"], row["rate"]) for row in first))
-    figure = Figure(figsize=(13, 3.6 * len(networks)), layout="constrained")
+    figure = Figure(figsize=(11, 2.9 * len(networks)), layout="constrained")
     panels = figure.subplots(len(networks), 2, squeeze=False)
     for pair, network in zip(panels, networks, strict=True):
         mine = [row for row in first if (row["task"], row["workers"], row["rate"]) == network]
