@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from benchmarks.common.plotting import colour, save, short
 from benchmarks.common.results import Row
@@ -36,6 +37,7 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
                 )
             axes.axhline(float(mine[0]["target"]), color="grey", linewidth=0.8, linestyle=":")
             axes.set_xscale("log")
+            axes.xaxis.set_minor_formatter(NullFormatter())
             axes.set_xlabel(label)
             axes.set_title(f"{network[0]}, {network[1]} hosts, {network[2]}/s", fontsize=10)
             axes.grid(alpha=0.3)
