@@ -43,10 +43,10 @@ def make_local_step(
     """A jitted step of `local_updates`, `streaming` or `gossip` over the workers of `mesh`.
 
     Gradients are taken at each worker's own parameters. Between synchronisations, or exchanges of
-    pairs, the compiled program runs no collective. So `metrics` are those of
-    each worker, to be averaged where they are logged, and `extra` is each worker's own until a
-    synchronisation averages what is floating in it, weighted as the drifts are, over the workers
-    where it is finite. Exchanges of `gossip` leave it as it is; only a flush averages it.
+    pairs, the compiled program runs no collective. So `metrics` are those of each worker, to be
+    averaged where they are logged, and `extra` is each worker's own until a synchronisation
+    averages what is floating in it, weighted as the drifts are, over the workers where it is
+    finite. Exchanges of `gossip` leave it as it is; only a flush averages it.
 
     A worker whose gradient is not finite skips its step: its parameters, its inner state and its
     `extra` stay. The metric ``"applied"`` is 0 for that worker, else 1.

@@ -154,13 +154,14 @@ def _at_most_one_round(program: _Program, instruction: Instruction) -> bool:
     if instruction.opcode != "while":
         return False
     *_, goes_on = program.computations[_called(instruction, "condition")].values()
-    if not (found := re.search(r"\bindex=(\d+)", goes_on.attributes)):
+    if goes_on.opcode != "get-tuple-element":
         return False
+    (index,) = re.findall(r"\bindex=(\d+)", goes_on.attributes)
     body = program.computations[_called(instruction, "body")]
     *_, state = body.values()
     if state.opcode != "tuple":
         return False
-    entry = body[state.operands[int(found[1])]]
+    entry = body[state.operands[int(index)]]
     while entry.opcode == "copy":
         entry = body[entry.operands[0]]
     return entry.opcode == "constant" and entry.operands == ["false"]
