@@ -26,7 +26,7 @@ import tyro
 from benchmarks.adaptive_levels import over_time
 from benchmarks.adaptive_levels.runs import CHOICE_SEED, TASKS, Run, runs
 from benchmarks.common.environment import environment
-from benchmarks.common.pages import REPOSITORY, markdown, spread, write_between
+from benchmarks.common.pages import REPOSITORY, markdown, paired_difference, spread, write_between
 from benchmarks.common.results import Results, Row, position
 from benchmarks.common.training_run import summary
 
@@ -104,18 +104,18 @@ def table(rows: list[Row]) -> list[dict[str, Any]]:
     """One line for each task and rule: means over seeds, and the difference to the weak level."""
     lines = []
     for task, rule in dict.fromkeys((row["task"], row["rule"]) for row in rows):
-        mine, weak = _of(rows, task, rule), _of(rows, task, "weak")
-        sent = statistics.fmean(float(row["bytes_per_step"]) for row in mine.values())
-        scores = [float(row["score"]) for row in mine.values()]
-        of_weak = [float(row["bytes_per_step"]) for row in weak.values()]
+        scores, weak_scores = (_of(rows, task, each, "score") for each in (rule, "weak"))
+        sent, weak_sent = (
+            _mean(_of(rows, task, each, "bytes_per_step")) for each in (rule, "weak")
+        )
         lines.append(
             {
                 "task": task,
                 "level": f"`{_level(task, rule)}`",
                 "bytes a step": f"{sent:,.0f}",
-                "times fewer than weak": f"{statistics.fmean(of_weak) / sent:.2f}" if weak else "",
-                "accuracy, or loss of the transformer": spread(scores, 4),
-                "beyond weak": _difference(mine, weak),
+                "times fewer than weak": f"{weak_sent / sent:.2f}" if weak_sent else "",
+                "accuracy, or loss of the transformer": spread(list(scores.values()), 4),
+                "beyond weak": paired_difference(scores, weak_scores, 4),
                 "seeds": len(scores),
             }
         )
@@ -128,22 +128,18 @@ def _level(task: str, rule: str) -> str:
     return getattr(TASKS[task], rule) if rule in ("weak", "middle", "strong") else rule
 
 
-def _of(rows: list[Row], task: str, rule: str) -> dict[str, Row]:
-    """The row of each seed."""
-    return {row["seed"]: row for row in rows if (row["task"], row["rule"]) == (task, rule)}
+def _of(rows: list[Row], task: str, rule: str, column: str) -> dict[str, float]:
+    """A column of the row of each seed."""
+    return {
+        row["seed"]: float(row[column])
+        for row in rows
+        if (row["task"], row["rule"]) == (task, rule)
+    }
 
 
-def _difference(mine: dict[str, Row], weak: dict[str, Row]) -> str:
-    """Mean and standard error of the differences of paired seeds."""
-    differences = [
-        float(row["score"]) - float(weak[seed]["score"])
-        for seed, row in mine.items()
-        if seed in weak
-    ]
-    if len(differences) < 2:
-        return f"{differences[0]:+.4f}" if differences else ""
-    error = statistics.stdev(differences) / len(differences) ** 0.5
-    return f"{statistics.fmean(differences):+.4f} ± {error:.4f}"
+def _mean(of_seeds: dict[str, float]) -> float | None:
+    """None without a seed."""
+    return statistics.fmean(of_seeds.values()) if of_seeds else None
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Tables in Markdown, and the pages and sections that contain them."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,20 @@ def spread(values: Sequence[float], digits: int) -> str:
     """The mean; with several values also ± their standard deviation."""
     mean = f"{statistics.fmean(values):.{digits}f}"
     return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
+
+
+def paired_difference(mine: Mapping[str, float], others: Mapping[str, float], digits: int) -> str:
+    """The mean of `mine` - `others` over the seeds that both have; ± its standard error.
+
+    Without a seed in common it is empty, and with one there is no standard error.
+    """
+    found = [value - others[seed] for seed, value in mine.items() if seed in others]
+    if not found:
+        return ""
+    mean = f"{statistics.fmean(found):+.{digits}f}"
+    if len(found) == 1:
+        return mean
+    return f"{mean} ± {statistics.stdev(found) / len(found) ** 0.5:.{digits}f}"
 
 
 def write_readme(benchmark: str, text: str) -> None:

@@ -39,9 +39,9 @@ class Results(NamedTuple):
     def measured(self, row: Row, commit: str) -> bool:
         """Whether the file has the measurement that `row` identifies, made at this commit.
 
-        Code that is not committed may have changed since.
+        Code that is not committed may have changed since, as may code outside a repository.
         """
-        if commit.endswith("-dirty"):
+        if commit.endswith("-dirty") or commit == "unknown":
             return False
         rows = (each for each in self.read() if each["commit"] == commit)
         return self._key(row) in map(self._key, rows)
@@ -79,8 +79,11 @@ def write_csv(name: str, rows: Sequence[Row]) -> Path:
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / name
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    with path.open("w", newline="") as file:
+    # A command that is stopped while it writes leaves the earlier file.
+    written = path.with_suffix(".part")
+    with written.open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=columns)
         writer.writeheader()
         writer.writerows(rows)
+    written.replace(path)
     return path

@@ -5,7 +5,8 @@
     host 2   eth0 ─── port2 ┘
 
 A token bucket (``tc … tbf``) shapes both ends of a link, so each host sends and receives at its
-rate, both at once. No latency is added. Outside these namespaces, only their entries in
+rate, both at once. After a pause, what a link carries in a millisecond passes at once. No latency
+is added. Outside these namespaces, only their entries in
 ``/etc/netns`` are created.
 """
 
@@ -21,7 +22,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 SETTINGS = Path("/etc/netns")  # `ip netns exec NAME` lays the files of NAME's folder over /etc
-PACKET_BYTES = 2**16  # the largest packet that the kernel passes on at once
+SMALLEST_BURST = 4096  # bytes: two full packets of Ethernet
+BURST_SECONDS = 1e-3  # a link that was idle passes on what it carries in this time at once
 _NAME = re.compile(r"jaxcompress-(\d+)-")  # the id of the process that created it
 
 
@@ -41,7 +43,7 @@ class Network(NamedTuple):
 
     def shape(self, rate: str) -> None:
         """Limits every link to `rate`, such as ``1gbit``, in each direction."""
-        burst = max(PACKET_BYTES + 1024, int(bits_per_second(rate) / 8 * 1e-3))
+        burst = max(SMALLEST_BURST, int(bits_per_second(rate) / 8 * BURST_SECONDS))
         bucket = ["root", "tbf", "rate", rate, "burst", str(burst), "latency", "50ms"]
         for host, name in enumerate(self.hosts):
             _run("tc", "-n", name, "qdisc", "replace", "dev", "eth0", *bucket)

@@ -22,13 +22,18 @@ that is in the file, made at this commit, is not repeated. The columns:
 """
 
 import dataclasses
-import statistics
 from typing import Any
 
 import tyro
 
 from benchmarks.common.environment import environment
-from benchmarks.common.pages import REPOSITORY, markdown, spread, write_between
+from benchmarks.common.pages import (
+    REPOSITORY,
+    markdown,
+    paired_difference,
+    spread,
+    write_between,
+)
 from benchmarks.common.plotting import short
 from benchmarks.common.results import Results, Row, position
 from benchmarks.common.training_run import summary_and_curve
@@ -116,7 +121,7 @@ def table(rows: list[Row]) -> list[dict[str, Any]]:
                 ).strip(),
                 "bytes a step": f"{float(mine[0]['bytes_per_step']):,.0f}",
                 "validation loss": spread(list(losses.values()), 3),
-                "beyond gradients in every step": _difference(losses, dense),
+                "beyond gradients in every step": paired_difference(losses, dense, 3),
                 "seeds": len(losses),
             }
         )
@@ -142,17 +147,6 @@ def _kind(row: Row) -> tuple[str, str, str]:
 def _losses(rows: list[Row], kind: tuple[str, str, str]) -> dict[str, float]:
     """The loss of each seed."""
     return {row["seed"]: float(row["validation_loss"]) for row in rows if _kind(row) == kind}
-
-
-def _difference(losses: dict[str, float], dense: dict[str, float]) -> str:
-    """Mean and standard error of the differences of paired seeds."""
-    differences = [loss - dense[seed] for seed, loss in losses.items() if seed in dense]
-    if not differences:
-        return ""
-    mean = f"{statistics.fmean(differences):+.3f}"
-    if len(differences) == 1:
-        return mean
-    return f"{mean} ± {statistics.stdev(differences) / len(differences) ** 0.5:.3f}"
 
 
 if __name__ == "__main__":

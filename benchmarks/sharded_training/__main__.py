@@ -19,13 +19,18 @@ Without compression both are the same training, so `dense()` runs only on the wh
 """
 
 import dataclasses
-import statistics
 from typing import Any
 
 import tyro
 
 from benchmarks.common.environment import environment
-from benchmarks.common.pages import REPOSITORY, markdown, spread, write_between
+from benchmarks.common.pages import (
+    REPOSITORY,
+    markdown,
+    paired_difference,
+    spread,
+    write_between,
+)
 from benchmarks.common.results import Results, Row, position
 from benchmarks.common.training_run import summary
 
@@ -104,7 +109,7 @@ def table(rows: list[Row]) -> list[dict[str, Any]]:
                 "compresses": "whole arrays" if devices == 1 else f"shards on {devices} devices",
                 "bytes sent by a worker": f"{int(first['worker_bytes']):,}",
                 "test perplexity": spread(scores, 2),
-                "test loss beyond dense": _difference(losses, dense),
+                "test loss beyond dense": paired_difference(losses, dense, 3),
             }
         )
     return lines
@@ -118,15 +123,6 @@ def _losses(rows: list[Row], compressor: str, devices: int) -> dict[str, float]:
     """Test loss of each seed."""
     found = [row for row in rows if _key(row) == (compressor, devices)]
     return {str(row["seed"]): float(row["test_loss"]) for row in found}
-
-
-def _difference(losses: dict[str, float], dense: dict[str, float]) -> str:
-    """Mean and standard deviation of the differences of paired seeds."""
-    differences = [loss - dense[seed] for seed, loss in losses.items() if seed in dense]
-    if not differences:
-        return ""
-    mean = f"{statistics.fmean(differences):+.3f}"
-    return mean if len(differences) == 1 else f"{mean} ± {statistics.stdev(differences):.3f}"
 
 
 if __name__ == "__main__":

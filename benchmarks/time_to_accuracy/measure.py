@@ -23,7 +23,8 @@ def run(
     """Trains until the target is reached; a row per rate.
 
     The links change their rate during training: of the steps between two validations, those of
-    `shares` run at each rate, and stand for all.
+    `shares` run at each rate, and stand for all. The first `PART_STEPS` of the run, which may take
+    longer, stand for themselves alone.
     """
     wanted, slowest = TASKS[task], min(rates, key=bits_per_second)
     curves: dict[str, list[tuple[int, float, float, float]]] = {rate: [] for rate in rates}
@@ -31,6 +32,7 @@ def run(
     hosts.shape(FULL_SPEED)
     with processes_of(task, method, seed, hosts, python) as processes:
         about = processes.ready()
+        spent = first_steps(processes, hosts, rates)
         for steps in range(wanted.check_every, wanted.most_steps + 1, wanted.check_every):
             found = {
                 rate: timed(processes, hosts, rate, share)
@@ -38,16 +40,17 @@ def run(
             }
             loss = processes.measure("validation", 0, 1).result["loss"]
             for rate, (step_seconds, step_bytes) in found.items():
-                _, seconds, megabytes, _ = curves[rate][-1] if curves[rate] else (0, 0.0, 0.0, 0.0)
+                seconds, sent = spent[rate]
                 seconds += wanted.check_every * step_seconds
-                megabytes += wanted.check_every * step_bytes / 1e6
-                curves[rate].append((steps, seconds, megabytes, loss))
+                sent += wanted.check_every * step_bytes
+                spent[rate] = seconds, sent
+                curves[rate].append((PART_STEPS + steps, seconds, sent / 1e6, loss))
             # A run that diverges does not come back.
             if loss <= wanted.target or not loss < 10:
                 break
         test = processes.measure("test", 0, 1).result
         if len(rates) > 1 and seed == CHECKED_SEED and method.label in CHECKED:
-            again = f"{steps * timed(processes, hosts, slowest, steps)[0]:.2f}"
+            again = f"{timed_again(processes, hosts, slowest, PART_STEPS + steps):.2f}"
     name = expression(method, wanted)
     rows = []
     for rate, curve in curves.items():
@@ -59,11 +62,33 @@ def run(
     return rows
 
 
-def shares(rates: Sequence[str], steps: int) -> dict[str, int]:
-    """The steps at each rate, of `steps`: one part at each, and the rest at the fastest.
+def first_steps(
+    processes: HostProcesses, hosts: Network, rates: Sequence[str]
+) -> dict[str, tuple[float, float]]:
+    """Trains the first `PART_STEPS`: their seconds at each rate, and the bytes that a host sends.
 
-    The fastest comes first: the first steps of a run take longer, and stand for few others in it.
+    They run at the fastest rate. At a slower one their bytes take longer by what the rates differ.
     """
+    fastest = max(rates, key=bits_per_second)
+    step_seconds, step_bytes = timed(processes, hosts, fastest, PART_STEPS)
+    seconds, sent = PART_STEPS * step_seconds, PART_STEPS * step_bytes
+    return {
+        rate: (
+            seconds + 8 * sent * (1 / bits_per_second(rate) - 1 / bits_per_second(fastest)),
+            sent,
+        )
+        for rate in rates
+    }
+
+
+def timed_again(processes: HostProcesses, hosts: Network, rate: str, steps: int) -> float:
+    """Trains on for `steps` at one rate: seconds. A request for all of them would time out."""
+    parts = [timed(processes, hosts, rate, PART_STEPS)[0] for _ in range(0, steps, PART_STEPS)]
+    return PART_STEPS * sum(parts)
+
+
+def shares(rates: Sequence[str], steps: int) -> dict[str, int]:
+    """The steps at each rate, of `steps`: one part at each, and the rest at the fastest."""
     fastest, *slower = sorted(rates, key=bits_per_second, reverse=True)
     return {fastest: steps - PART_STEPS * len(slower)} | dict.fromkeys(slower, PART_STEPS)
 

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jaxcompress
 from benchmarks.common.filters import matches
-from benchmarks.time_to_accuracy.tasks import Task
+from benchmarks.time_to_accuracy.tasks import Task, config_of
+from train.optimizer import local_momentum
 
 
 class Method(NamedTuple):
@@ -12,7 +14,7 @@ class Method(NamedTuple):
 
     framework: str  # jax or torch
     name: str  # an expression, or what the PyTorch worker knows
-    optimizer: str = "sgd"  # `dgc` has its momentum before the average
+    optimizer: str = "sgd"  # with `dgc`, the config's momentum comes before the average
     period: int | None = None  # steps between two averages of parameters
 
     @property
@@ -53,8 +55,13 @@ def expression(method: Method, task: Task) -> str:
     """
     if method.framework == "torch":
         return ""
-    if not task.embeddings or method.name == DENSE["jax"]:
+    if method.name == DENSE["jax"]:
         return method.name
-    outer, inner = method.name.split("(", 1)
-    labels = "by_path({'*mbed*': 'embedding'})"
-    return f"{outer}(partition({{'embedding': dense(), 'rest': {inner[:-1]}}}, {labels}))"
+    memory, inner = method.name.removesuffix(")").split("(", 1)
+    if task.embeddings:
+        labels = "by_path({'*mbed*': 'embedding'})"
+        inner = f"partition({{'embedding': dense(), 'rest': {inner}}}, {labels})"
+    if method.optimizer != "dgc":
+        return f"{memory}({inner})"
+    config = config_of(task, optimizer=method.optimizer)
+    return repr(local_momentum(config, jaxcompress.parse(inner)))

@@ -14,7 +14,7 @@ class Task(NamedTuple):
     target: float  # validation loss, in nats per label
     check_every: int  # steps between two validations: whole parts (PART_STEPS) of each rate
     most_steps: int  # a run that has not reached the target by then has missed it
-    embeddings: bool = False  # has embeddings, which are sent uncompressed by all methods
+    embeddings: bool = False  # has embeddings; all but PyTorch's hooks send them uncompressed
 
 
 # Each target is a validation loss that the dense run reaches. It, the learning rate and the

@@ -20,7 +20,7 @@ DENSITY = 0.05
 def averaged(method: Method, model: torch.nn.Module, embeddings: bool) -> Backward:
     """The backward pass of `method`, at the best settings that we found for it."""
     if method.period is not None:
-        return _backward(model)
+        return _backward(model, set_to_none=True)
     if method.name.startswith("top-k"):
         return _top_k(model, embeddings)
     return _ddp(method.name, model)
@@ -35,9 +35,9 @@ def averages_of_parameters(method: Method, model: torch.nn.Module) -> Callable[[
     return lambda: averager.average_parameters(model.parameters())
 
 
-def _backward(model: torch.nn.Module) -> Backward:
+def _backward(model: torch.nn.Module, set_to_none: bool) -> Backward:
     def backward(inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        model.zero_grad(set_to_none=False)
+        model.zero_grad(set_to_none)
         loss = mean_loss(model(inputs), labels)
         loss.backward()
         return loss.detach()
@@ -61,7 +61,7 @@ def _ddp(method: str, model: torch.nn.Module) -> Backward:
         rank = int(method.rsplit(maxsplit=1)[1])
         state = PowerSGDState(None, rank, start_powerSGD_iter=2, min_compression_rate=2)
         wrapped.register_comm_hook(state, powerSGD_hook)
-    return _backward(wrapped)
+    return _backward(wrapped, set_to_none=False)  # gradients are views of DDP's buckets
 
 
 def _top_k(model: torch.nn.Module, embeddings: bool) -> Backward:

@@ -10,8 +10,8 @@
 
 Each run is its own process. Its row in results/training.csv has the command and the summary that
 the process prints. docs/results.md shows all rows, and the README's table the main ones. Several
-seeds become mean ± standard deviation. The plot, results/training.png, shows test error and
-perplexity against bytes.
+seeds become mean ± standard deviation, and differences to dense runs of the same seeds mean ±
+standard error. The plot, results/training.png, shows test error and perplexity against bytes.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from benchmarks.training.plot import plot
 from benchmarks.training.replaced import REPLACED
 from benchmarks.training.replaced import table as replaced_table
 from benchmarks.training.runs import ON_DEMAND, RUNS, Run, expression, run_of
-from benchmarks.training.table import seeds, table
+from benchmarks.training.table import table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,11 +90,12 @@ RESULTS = Results("training.csv", ("config", "compressor", "seed"), _order)
 
 
 def _table(rows: list[Row]) -> str:
-    """The table, with its seeds, machine and versions."""
+    """The table, what its ± are, and its machine and versions."""
     last = rows[-1]
     where = (
-        f"{seeds(rows)}; {last['machine']}, shared by all workers; Python {last['python']}, jax"
-        f" {last['jax']}."
+        "Scores are mean ± standard deviation over seeds. The difference to the dense runs of the"
+        " same seeds, in perplexity or in points of accuracy, is mean ± standard error."
+        f" {last['machine']}; Python {last['python']}, jax {last['jax']}."
     )
     return f"{markdown(table(rows))}\n\n{where}"
 
@@ -107,7 +108,7 @@ versions of every run. All runs of a data set have the same budget, the same lea
 same batches for the same seed. The configs say what was tuned, and on which run. `dense()` is the
 baseline. Bytes are those that one worker sends per step, counted in the compiled program. For
 levels that adapt they are the mean over the run, and for a switch those of its last choice; in
-brackets, the most of any step. Seconds are from a shared machine, so they cannot be compared.
+brackets, the most of any step.
 
 {table}
 

@@ -7,7 +7,7 @@ collects the old rows from the history of the repository into results/training_r
 docs/results.md lists them: what missed is not lost.
 
 The columns are those of training.csv, and `dense_test_accuracy` and `dense_test_perplexity`: means
-of the dense runs with as many steps that stood in the same version of the file.
+of the dense runs with as many steps, each averaged, that stood in the same version of the file.
 """
 
 import csv
@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 
 from benchmarks.common.pages import REPOSITORY
 from benchmarks.common.results import Row, read_csv, write_csv
+from benchmarks.training.table import dense_beside
 
 FILE, REPLACED = "training.csv", "training_replaced.csv"
 SCORES = ("test_accuracy", "test_perplexity")
@@ -45,7 +46,7 @@ def replaced(earlier: Iterable[list[Row]], now: list[Row]) -> list[Row]:
         for row in rows:
             if _measurement(row) not in known:
                 known.add(_measurement(row))
-                found.append(row | _dense_beside(row, rows))
+                found.append(row | _dense_scores(dense_beside(row, rows)))
     return found
 
 
@@ -84,25 +85,12 @@ def _mean(group: list[Row], column: str) -> float:
     return statistics.fmean(float(row[column]) for row in group)
 
 
-def _dense_beside(row: Row, rows: list[Row]) -> Row:
-    """The scores of the dense runs of the same data, model and steps; empty if there are none."""
-    beside = [
-        one
-        for one in rows
-        if one["compressor"] == "dense()"
-        and _model(one["config"]) == _model(row["config"])
-        and one["steps"] == row["steps"]
-    ]
+def _dense_scores(dense: list[Row]) -> Row:
+    """The mean scores of dense runs; empty if there are none."""
     return {
-        f"dense_{name}": _mean(beside, name) if beside and beside[0].get(name) else ""
+        f"dense_{name}": _mean(dense, name) if dense and dense[0].get(name) else ""
         for name in SCORES
     }
-
-
-def _model(config: str) -> str:
-    """configs/shakespeare_lstm_top_k.yaml -> shakespeare_lstm."""
-    words = config.removeprefix("configs/").removesuffix(".yaml").split("_")
-    return "_".join(words[: 1 if words[0] in ("digits", "mnist") else 2])
 
 
 def _measurement(row: Row) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Iterable
 
-from benchmarks.common.pages import spread
+from benchmarks.common.pages import paired_difference, spread
 from benchmarks.common.results import Row
 
 
@@ -17,23 +17,59 @@ def groups(rows: Iterable[Row]) -> list[list[Row]]:
 
 def table(rows: Iterable[Row]) -> list[Row]:
     """The README's columns."""
+    rows = list(rows)
     return [
         {
             "run": f"`{first['config'].removeprefix('configs/')}`",
             "compressor": f"`{first['compressor']}`",
             "workers": first["workers"],
-            "test accuracy": spread([100 * float(one["test_accuracy"]) for one in group], 2) + " %",
-            "perplexity": spread([float(one["test_perplexity"]) for one in group], 2)
-            if is_text(first)
-            else "",
+            "steps": f"{int(first['steps']):,}",
+            "test accuracy": spread(list(_accuracies(group).values()), 2) + " %",
+            "perplexity": spread(list(_perplexities(group).values()), 2) if is_text(first) else "",
+            "difference to dense": _difference(group, dense_beside(first, rows)),
+            "seeds": len(group),
             "bytes sent per worker and step": _sent(group),
             "times fewer": f"{int(first['dense_bytes_per_step']) / sent_bytes(group):.1f}",
-            "steps": f"{int(first['steps']):,}",
-            "seconds": spread([float(one["seconds"]) for one in group], 0),
         }
         for group in groups(rows)
         for first in group[:1]
     ]
+
+
+def dense_beside(row: Row, rows: Iterable[Row]) -> list[Row]:
+    """The rows of dense training of the same data and model, as many steps, averaged in each."""
+    return [
+        one
+        for one in rows
+        if one["compressor"] == "dense()"
+        and period_of(one) == 1
+        and _model(one["config"]) == _model(row["config"])
+        and one["steps"] == row["steps"]
+    ]
+
+
+def _model(config: str) -> str:
+    """configs/shakespeare_lstm_top_k.yaml -> shakespeare_lstm."""
+    words = config.removeprefix("configs/").removesuffix(".yaml").split("_")
+    return "_".join(words[: 1 if words[0] in ("digits", "mnist") else 2])
+
+
+def _difference(group: list[Row], dense: list[Row]) -> str:
+    """The paired difference of the perplexity of text, and of the accuracy of images in points."""
+    if group[0] in dense:
+        return ""
+    scores = _perplexities if is_text(group[0]) else _accuracies
+    return paired_difference(scores(group), scores(dense), 2)
+
+
+def _accuracies(group: list[Row]) -> dict[str, float]:
+    """In percent, of each seed."""
+    return {str(row["seed"]): 100 * float(row["test_accuracy"]) for row in group}
+
+
+def _perplexities(group: list[Row]) -> dict[str, float]:
+    """Of each seed."""
+    return {str(row["seed"]): float(row["test_perplexity"]) for row in group}
 
 
 def is_text(row: Row) -> bool:
@@ -67,12 +103,3 @@ def _sent(group: list[Row]) -> str:
     mean, largest = sent_bytes(group), float(group[0]["bytes_per_step"])
     most = "" if mean == largest else f" (at most {largest:,.0f})"
     return f"{mean:,.0f}{most}"
-
-
-def seeds(rows: Iterable[Row]) -> str:
-    """The number of seeds, for the text below the table."""
-    counts = sorted({len(group) for group in groups(rows)})
-    if counts == [1]:
-        return "One seed"
-    number = f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
-    return f"Mean ± standard deviation over {number}"

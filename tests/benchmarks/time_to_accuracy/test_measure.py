@@ -52,9 +52,9 @@ def test_steps_are_shared_by_the_rates():
 
 
 def test_one_run_gives_a_row_per_rate(monkeypatch):
-    """Step times depend on the rate alone, so each row must have them for all its steps."""
+    """Step times depend on the rate alone, except in the first steps, which take longer once."""
     hosts, processes = MagicMock(hosts=("a", "b")), MagicMock()
-    losses = iter([2.5, 2.3, 1.9])
+    losses, first_steps = iter([2.5, 2.3, 1.9]), iter([5000.0])
 
     def measured(program, warm_up, repeats):
         if program == "validation":
@@ -62,14 +62,16 @@ def test_one_run_gives_a_row_per_rate(monkeypatch):
         if program == "test":
             return Measured([1.0], 0.0, 0.0, {}, TEST)
         rate = hosts.shape.call_args.args[0]
-        return Measured([{"1gbit": 20.0, "100mbit": 200.0}[rate]] * repeats, 1e6, 0.0, {})
+        ms, sent = {"1gbit": (20.0, 1e6), "100mbit": (200.0, 2e6)}[rate]
+        return Measured([next(first_steps, ms)] * repeats, sent, 0.0, {})
 
     processes.measure.side_effect = measured
     processes.ready.return_value = ABOUT
     context = MagicMock(**{"__enter__.return_value": processes})
     monkeypatch.setattr(measure, "processes_of", lambda *_: context)
     fast, slow = run("transformer 0.4M", METHODS[0], 0, hosts, ["1gbit", "100mbit"], "")
-    assert [each["steps"] for each in (fast, slow)] == [150, 150]
-    assert (fast["rate"], fast["seconds"], fast["megabytes"]) == ("1gbit", "0.30", "15.00")
-    assert (slow["rate"], slow["seconds"], slow["megabytes"]) == ("100mbit", "3.00", "15.00")
-    assert (fast["again_seconds"], slow["again_seconds"]) == ("", "3.00")
+    assert [each["steps"] for each in (fast, slow)] == [160, 160]
+    # 5 s once and 15 parts of 20 or 200 ms; at 100 Mbit/s a megabyte takes 72 ms longer.
+    assert (fast["rate"], fast["seconds"], fast["megabytes"]) == ("1gbit", "5.30", "16.00")
+    assert (slow["rate"], slow["seconds"], slow["megabytes"]) == ("100mbit", "8.07", "31.00")
+    assert (fast["again_seconds"], slow["again_seconds"]) == ("", "3.20")

@@ -1,12 +1,11 @@
 """Every method of every task is a compressor, and embeddings travel dense."""
 
-import jax
 import jax.numpy as jnp
 import pytest
 
 import jaxcompress
 from benchmarks.time_to_accuracy.methods import DENSE, METHODS, chosen, expression
-from benchmarks.time_to_accuracy.tasks import TASKS
+from benchmarks.time_to_accuracy.tasks import TASKS, config_of
 
 OWN = [method for method in METHODS if method.framework == "jax"]
 
@@ -29,10 +28,20 @@ def test_embeddings_are_sent_dense(method):
     assert bits["kernel"] < 32 * 128 * 128 / 1.9
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_momentum_before_the_average_is_that_of_the_config(task):
+    (method,) = [each for each in OWN if each.optimizer == "dgc"]
+    assert config_of(TASKS[task]).nesterov
+    assert config_of(TASKS[task]).momentum == 0.9  # the default of momentum_correction
+    text = expression(method, TASKS[task])
+    assert text.startswith("momentum_correction(")
+    assert text.endswith(", nesterov=True)")
+
+
 def test_filters_see_framework_and_name():
     assert {method.framework for method in chosen(["torch"])} == {"torch"}
     assert [method.name for method in chosen(["power_sgd(4)"])] == ["error_feedback(power_sgd(4))"]
-    assert jax.tree.leaves(chosen(["nothing of this name"])) == []
+    assert chosen(["nothing of this name"]) == []
 
 
 @pytest.mark.parametrize("method", [each for each in METHODS if each.framework == "torch"])
