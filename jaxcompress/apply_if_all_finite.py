@@ -11,6 +11,8 @@ from jaxcompress.base import AxisName
 from jaxcompress.collectives.finiteness import finite_everywhere, nan_unless
 from jaxcompress.feedback.memories import is_memory
 from jaxcompress.feedback.state_quantization import is_int8_array
+from jaxcompress.ops.argument_checks import check_integer
+from jaxcompress.transform_checks import is_float0
 
 SMALLEST_SCALE, LARGEST_SCALE = 1.0, 2.0**24
 
@@ -91,14 +93,7 @@ def apply_if_all_finite(
             "loss_scale is what the loss is multiplied by at first, from 1 to 2^24; got"
             f" {loss_scale!r}."
         )
-    if (
-        isinstance(growth_interval, bool)
-        or not isinstance(growth_interval, int)
-        or growth_interval < 1
-    ):
-        raise ValueError(
-            f"growth_interval is a number of steps, at least 1; got {growth_interval!r}."
-        )
+    check_integer("growth_interval", growth_interval, 1, "a number of steps")
     optimizer = optax.with_extra_args_support(optimizer)
 
     def init(params):
@@ -112,7 +107,9 @@ def apply_if_all_finite(
     def update(updates, state, params=None, **extra_args):
         axis_size(axis_name)
         if loss_scale is not None:
-            updates = jax.tree.map(lambda x: _divided(x, state.scale), updates)
+            updates = jax.tree.map(
+                lambda x: x if is_float0(x) else _divided(x, state.scale), updates
+            )
         applied = finite_everywhere(updates, axis_name)
         # In a skipped step all updates become NaN, here and again in `compress`. Error memories
         # keep their old value there. Choosing between new and old memories would copy each.
@@ -120,7 +117,9 @@ def apply_if_all_finite(
         updates, inner = optimizer.update(
             updates, state.inner, params, step_applied=applied, **extra_args
         )
-        updates = jax.tree.map(lambda x: jnp.where(applied, x, jnp.zeros_like(x)), updates)
+        updates = jax.tree.map(
+            lambda x: x if is_float0(x) else jnp.where(applied, x, jnp.zeros_like(x)), updates
+        )
         return updates, _after(state, applied, chosen(applied, inner, state.inner))
 
     def _after(state, applied, inner):

@@ -12,7 +12,7 @@ from jaxcompress.base import AxisName, Compressor
 from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.collectives.finiteness import nan_unless
 from jaxcompress.feedback.memories import where_finite, zeros_like_memory
-from jaxcompress.ops.trees import array_bits, buckets, mask, merge_masked, tree_bits
+from jaxcompress.ops.trees import array_bits, buckets, mask, merge_masked, tree_bits, widened
 from jaxcompress.routing.adaptive_states import given_names, with_given
 from jaxcompress.transform_checks import (
     check_arguments,
@@ -152,7 +152,8 @@ def compress(
         """Both averages of one bucket, their bits, and their new states."""
         compressed, other = split(part, like)
         reduced, state = compressor.reduce(key, compressed, state, axis_name)
-        average = _widened(fused_mean(other, axis_name))
+        # A transformation may keep a running sum.
+        average = widened(fused_mean(other, axis_name))
         average, new = transform.update(average, dense_state)
         new = jax.tree.map(where_finite, new, dense_state)
         bits = jnp.asarray(reduced.bits, jnp.float32) + float(tree_bits(other))
@@ -170,15 +171,35 @@ def compress(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
+def with_other_keys(state: Any, number: int | jax.Array) -> Any:
+    """The first state of a link with random keys of its own, which depend on `number`.
+
+    Links that run beside each other in a step, for parts of a model, would otherwise draw the same
+    random numbers.
+    """
+
+    def of_one(node):
+        if not isinstance(node, CompressState):
+            return node
+        return node._replace(key=jax.random.fold_in(node.key, number))
+
+    return jax.tree.map(of_one, state, is_leaf=lambda node: isinstance(node, CompressState))
+
+
 def _as_updates(parts: list[Any], updates: Updates) -> Updates:
     """One tree from those of all parts, in the dtypes of `updates`, with its own float0 arrays."""
     mean = merge_masked(updates, *parts, mask(updates, jax.tree.map(is_float0, updates)))
-    return jax.tree.map(lambda m, x: m if is_float0(x) else m.astype(x.dtype), mean, updates)
+    return jax.tree.map(_in_dtype_of, mean, updates)
 
 
-def _widened(tree: Any) -> Any:
-    """At least float32, since a transformation may keep a running sum."""
-    return jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), tree)
+def _in_dtype_of(mean: jax.Array, x: jax.Array) -> jax.Array:
+    """In float16 a mean that has left the error memories must not become infinite."""
+    if x.dtype == jax.dtypes.float0:
+        return mean
+    if x.dtype == jnp.float16:
+        largest = float(jnp.finfo(x.dtype).max)
+        mean = jnp.where(jnp.isfinite(mean), jnp.clip(mean, -largest, largest), mean)
+    return mean.astype(x.dtype)
 
 
 def _is_masked(x: Any) -> bool:

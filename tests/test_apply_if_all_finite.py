@@ -195,6 +195,28 @@ def test_every_kind_of_array_passes():
     )
 
 
+@pytest.mark.parametrize("loss_scale", [None, 8.0])
+def test_gradients_of_integers_pass_unchanged(loss_scale):
+    tree = {"x": jnp.ones(3), "count": jnp.zeros(2, jnp.int32)}
+    optimizer = apply_if_all_finite(compress(parse("dense()")), loss_scale=loss_scale)
+
+    def one_worker(x):
+        def loss(params):
+            return jnp.sum(params["x"] * x) + 0.0 * params["count"].sum()
+
+        grads = jax.grad(loss, allow_int=True)(tree)
+        updates, state = optimizer.update(grads, optimizer.init(tree), tree)
+        assert updates["count"].dtype == jax.dtypes.float0
+        return updates["x"], state.applied
+
+    rows = jnp.asarray([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
+    updates, applied = jax.vmap(one_worker, axis_name="data")(rows)
+    np.testing.assert_array_equal(updates, np.full((2, 3), 2 / (loss_scale or 1)))
+    assert applied.all()
+    *_, applied = jax.vmap(one_worker, axis_name="data")(rows.at[1, 0].set(jnp.inf))
+    assert not applied.any()
+
+
 def test_a_new_state_can_be_donated_and_a_wrong_axis_is_told():
     optimizer = apply_if_all_finite(optax.sgd(0.1))
     state = optimizer.init({"x": jnp.ones(3)})
@@ -310,7 +332,7 @@ def test_without_one_there_is_nothing_to_tell():
         ),
         ({"loss_scale": float("nan")}, "loss_scale .* got nan"),
         ({"loss_scale": True}, "loss_scale .* got True"),
-        ({"growth_interval": 0}, "growth_interval is a number of steps, at least 1; got 0"),
+        ({"growth_interval": 0}, "growth_interval is .*, an integer of at least 1; got 0"),
     ],
 )
 def test_bad_arguments_are_refused(options, words):

@@ -627,6 +627,31 @@ def test_one_step_that_is_not_finite_does_not_stay_in_a_dense_momentum(text):
 # Updates that have no average
 
 
+def test_a_float16_mean_that_its_sum_or_a_memory_exceeds_stays_finite():
+    rows = {"small": jnp.full((WORKERS, 3), 20_000, jnp.float16)}
+    tree = {"small": rows["small"][0]}
+    optimizer = compress(dense())
+
+    def one_step(x):
+        return optimizer.update(x, optimizer.init(tree), tree)[0]
+
+    assert_same_bits(jax.vmap(one_step, axis_name="data")(rows), rows)
+    # What three steps left in the memory is more than float16 holds.
+    late = parse("error_feedback(switch(warmup(3), random_k(0.001), dense()))")
+    once = compress(late, min_compression_rate=0)
+    rows = {"x": jnp.full((WORKERS, 1000), 40_000, jnp.float16)}
+    state = once.init({"x": rows["x"][0]})
+
+    def steps(x):
+        held = state
+        for _ in range(4):
+            mean, held = once.update(x, held, x)
+        return mean
+
+    mean = np.asarray(jax.vmap(steps, axis_name="data")(rows)["x"], np.float32)
+    assert mean.max() == float(jnp.finfo(jnp.float16).max)
+
+
 def test_float0_updates_pass_unchanged():
     tree = {"x": jnp.zeros((100,)), "count": jnp.zeros((3,), jnp.int32)}
     optimizer = compress(error_feedback(top_k(0.1)))

@@ -12,6 +12,7 @@ from typing import Any
 import jaxcompress
 
 DENSE = "dense()"
+MIN_COMPRESSION_RATE = 1.9  # int_sum(16) has 1.99, and would be sent dense by the default of 2
 
 # Unbiased schemes, and schemes with their own error memory, need no `error_feedback`. Sparsifiers
 # keep about 5 %: with 1 %, most entries would be sent less than twice in 200 steps. Those that

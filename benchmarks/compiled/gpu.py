@@ -28,7 +28,7 @@ ASYNCHRONOUS = {
     "xla_gpu_all_reduce_combine_threshold_bytes": 0,
     "xla_gpu_reduce_scatter_combine_threshold_bytes": 0,
 }
-# Every GPU is a host by itself, with a link of 1 Gbit/s.
+# Every GPU is a host by itself, with a link of one gigabyte a second, which XLA calls gbps.
 SLOW_NETWORK = (
     "--xla_gpu_analytical_latency_estimator_options=nccl_op_launch_us=55,nic_speed_gbps=1,"
     "chunk_prep_us=1,rtt_us=500,gpus_per_node=1,chunk_size_bytes=1048576"

@@ -19,7 +19,7 @@ import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 SETTINGS = Path("/etc/netns")  # `ip netns exec NAME` lays the files of NAME's folder over /etc
 SMALLEST_BURST = 4096  # bytes: two full packets of Ethernet
@@ -77,18 +77,20 @@ def missing() -> list[str]:
 def network(hosts: int) -> Iterator[Network]:
     """Creates hosts with unshaped links, and removes them at the end.
 
-    It also removes what a killed run has left behind.
+    It also removes what a killed run has left behind. Inside, SIGTERM and SIGHUP raise SystemExit,
+    so that the hosts are removed then too.
     """
     for owner in {owner for owner in _owners() if not Path(f"/proc/{owner}").exists()}:
         _remove(owner)
     prefix = f"jaxcompress-{os.getpid()}-"
     made = Network(tuple(f"{prefix}host{host}" for host in range(hosts)), f"{prefix}switch")
-    try:
-        _build(made)
-        yield made
-    finally:
-        with _undisturbed():
-            _remove(os.getpid())
+    with _ended_by_signals():
+        try:
+            _build(made)
+            yield made
+        finally:
+            with _undisturbed():
+                _remove(os.getpid())
 
 
 def _build(made: Network) -> None:
@@ -153,6 +155,25 @@ def _remove(owner: int) -> None:
     for folder in SETTINGS.glob(f"{prefix}*"):
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    def leave(number: int, _: Any) -> None:
+        raise SystemExit(128 + number)
+
+    heeded = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) == signal.SIG_DFL
+    ]
+    for number in heeded:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in heeded:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextlib.contextmanager

@@ -1,9 +1,9 @@
 """How much faster is a step with the settings of Linux that `initialize_processes` makes?
 
-    sudo .venv/bin/python -m benchmarks.process_settings --torch-python PATH/bin/python  6 minutes
+    sudo .venv/bin/python -m benchmarks.process_settings --torch-python PATH/bin/python  20 minutes
     python -m benchmarks.process_settings --no-measure                                   the tables
 
-    --task 'transformer 4M' --parts 4 --only "dense" "int4()" "power_sgd(4)"    a larger model
+    --task 'transformer 4M' --parts 4 --only "dense" "int4()" "Periodic"    a larger model
 
 Two hosts with one core each train a transformer of `benchmarks.time_to_accuracy`, over links that
 limit nothing, with
@@ -15,9 +15,11 @@ limit nothing, with
 - ``scheduling, memory``: glibc also keeps freed memory. Otherwise it returns arrays of 64 MiB or
   more to the kernel, which clears them again, page by page, in every step.
 
+The settings take turns, in another order in each round.
+
 The columns, per step and host:
 
-- `step_ms`: the median over parts of 10 steps.
+- `step_ms`: the median over parts of 10 steps, of all rounds.
 - `user_ms`, `system_ms`: what all threads computed, in the program and in the kernel. Polling and
   clearing pages are time in the kernel.
 - `page_faults`: pages of memory that were touched for the first time.
@@ -37,10 +39,11 @@ from benchmarks.common.environment import environment
 from benchmarks.common.filters import check_filters, matches
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Results, Row, position
-from benchmarks.hosts.host_processes import TUNED, HostProcesses, Settings
+from benchmarks.hosts.host_processes import TUNED, HostProcesses, Measured, Settings
 from benchmarks.hosts.namespaces import Network, missing, network
 from benchmarks.time_to_accuracy.methods import METHODS, Method
 from benchmarks.time_to_accuracy.specification import PART_STEPS, Specification
+from benchmarks.time_to_accuracy.table import shown
 from benchmarks.time_to_accuracy.tasks import TASKS
 
 PAGE = REPOSITORY / "docs" / "performance.md"
@@ -79,15 +82,18 @@ class Options:
     only: tuple[str, ...] = ()
     # The Python of an environment with PyTorch; without it, only JAX is measured.
     torch_python: Path | None = None
-    parts: int = 20  # timed, of 10 steps each
+    parts: int = 20  # timed in each round, of 10 steps each
+    rounds: int = 3
 
     def __post_init__(self) -> None:
         """ValueError for an invalid task, filter or number."""
         if self.task not in TASKS:
             raise ValueError(f"task must be one of {', '.join(TASKS)}; got {self.task!r}.")
         check_filters(self.only, map(_text, MEASURED), "method")
-        if self.parts < 1:
-            raise ValueError(f"parts must be at least 1; got {self.parts}.")
+        if self.parts < 1 or self.rounds < 1:
+            raise ValueError(
+                f"parts and rounds must be at least 1; got {self.parts} and {self.rounds}."
+            )
 
 
 def main(options: Options) -> int:
@@ -99,36 +105,40 @@ def main(options: Options) -> int:
     if options.measure:
         about = environment()
         with network(2) as hosts:
-            for method, settings in itertools.product(MEASURED, SETTINGS):
+            for method in MEASURED:
                 python = pythons[method.framework]
                 if python and matches(_text(method), options.only):
-                    row = measure(options.task, method, settings, hosts, python, options.parts)
-                    RESULTS.save([row | about])
+                    rows = measure(options, method, hosts, python)
+                    RESULTS.save([row | about for row in rows])
     if rows := RESULTS.read():
         print(markdown(table(rows)))
         write_between(PAGE, "process_settings", markdown(table(rows)))
     return 0
 
 
-def measure(
-    task: str, method: Method, settings: str, hosts: Network, python: str, parts: int
-) -> Row:
-    """The row of one method and of one choice of settings."""
+def measure(options: Options, method: Method, hosts: Network, python: str) -> list[Row]:
+    """The rows of one method, one for each choice of settings."""
     hosts.shape(FULL_SPEED)
     module = f"benchmarks.time_to_accuracy.{method.framework}_worker"
-    text = Specification(task, tuple(method), 0).text()
-    with HostProcesses(hosts, python, module, text, SETTINGS[settings]) as processes:
-        processes.ready()
-        found = processes.measure("train", 2, parts)
-    row = {
-        "task": task,
-        "framework": method.framework,
-        "method": method.label,
-        "settings": settings,
-        "step_ms": f"{statistics.median(found.ms) / PART_STEPS:.2f}",
-    } | {name: f"{found.used[name] / PART_STEPS:.2f}" for name in USED}
-    print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
-    return row
+    text = Specification(options.task, tuple(method), 0).text()
+    runs: dict[str, list[Measured]] = {name: [] for name in SETTINGS}
+    for turn, place in itertools.product(range(options.rounds), range(len(SETTINGS))):
+        name = list(SETTINGS)[(turn + place) % len(SETTINGS)]
+        with HostProcesses(hosts, python, module, text, SETTINGS[name]) as processes:
+            processes.ready()
+            runs[name].append(processes.measure("train", 2, options.parts))
+    rows = []
+    for name, found in runs.items():
+        row = {"task": options.task, "framework": method.framework, "method": method.label}
+        row |= {"settings": name, "rounds": options.rounds}
+        row["step_ms"] = (
+            f"{statistics.median(ms for run in found for ms in run.ms) / PART_STEPS:.2f}"
+        )
+        for used in USED:
+            row[used] = f"{statistics.fmean(run.used[used] for run in found) / PART_STEPS:.2f}"
+        print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+        rows.append(row)
+    return rows
 
 
 def table(rows: Sequence[Row]) -> list[Row]:
@@ -136,8 +146,7 @@ def table(rows: Sequence[Row]) -> list[Row]:
     lines: dict[tuple[str, str, str], Row] = {}
     for row in rows:
         name = row["task"], row["framework"], row["method"]
-        shown = f"PyTorch: {name[2]}" if name[1] == "torch" else f"`{name[2]}`"
-        line = lines.setdefault(name, {"task": name[0], "average by": shown})
+        line = lines.setdefault(name, {"task": name[0], "average by": shown(*name[1:])})
         step, kernel = float(row["step_ms"]), float(row["system_ms"])
         line[row["settings"]] = f"{step:.1f} ({kernel:.1f})"
     return list(lines.values())

@@ -53,7 +53,16 @@ from benchmarks.scaling.page import CHECKS_FILE, ERRORS_FILE, FILE, write_page
 from benchmarks.scaling.plot import plot_map, plot_steps
 from jaxcompress import Collective
 
-COLLECTIVES_FILE = "scaling_collectives.csv"
+COLLECTIVES = Results(
+    "scaling_collectives.csv",
+    key=("operation", "workers", "rate", "payload_bytes"),
+    order=lambda row: (
+        int(row["workers"]),
+        row["operation"],
+        int(row["payload_bytes"]),
+        bits_per_second(row["rate"]),
+    ),
+)
 WORKERS = tuple(2**power for power in range(1, 11))
 RATES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)  # Gbit/s
 
@@ -99,8 +108,8 @@ def main(options: Options) -> int:
                 file=sys.stderr,
             )
             return 2
-        rows = measure_collectives(options.workers, options.rate, options.repeats)
-        print(write_csv(COLLECTIVES_FILE, [row | about for row in rows]))
+        for rows in measure_collectives(options.workers, options.rate, options.repeats):
+            print(COLLECTIVES.save([row | about for row in rows]))
     if options.measure_local:
         _measure_local(options, about)
     if not options.measure and not options.measure_local:
@@ -131,11 +140,11 @@ def _local_file(device: str) -> Results:
 def _model(options: Options, about: dict[str, str]) -> int:
     """Fits the model, prints its errors, and predicts the steps; the exit code."""
     local_file = _local_file(options.local)
-    measured, computing = read_csv(COLLECTIVES_FILE), local_file.read()
+    measured, computing = COLLECTIVES.read(), local_file.read()
     if not measured or not computing:
         lacks = [
             name
-            for name, rows in ((COLLECTIVES_FILE, measured), (local_file.name, computing))
+            for name, rows in ((COLLECTIVES.name, measured), (local_file.name, computing))
             if not rows
         ]
         how = "--measure writes the collectives, --measure-local the local computation"
@@ -145,6 +154,13 @@ def _model(options: Options, about: dict[str, str]) -> int:
     fitted, held_out = (
         [one for one in points if is_fitted(one) is wanted] for wanted in (True, False)
     )
+    if lacks := set(AT_SCALE).difference(row["compressor"] for row in computing):
+        print(
+            f"{local_file.name} has no {' and no '.join(sorted(lacks))}: --measure-local writes"
+            " them.",
+            file=sys.stderr,
+        )
+        return 2
     lines = fit_operations(fitted)
     sent = {(text, count): _sent(text, count) for text in AT_SCALE for count in WORKERS}
     local = {

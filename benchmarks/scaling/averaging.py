@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
 import jaxcompress
+from benchmarks.common.expressions import MIN_COMPRESSION_RATE
 from benchmarks.common.resnet50_shapes import resnet50_shapes
 from jaxcompress import Collective
 from jaxcompress.planning.local_work import Update, traced_update
@@ -22,7 +23,9 @@ def averaging(expression: str, workers: int) -> Update:
     grads = {
         name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in resnet50_shapes().items()
     }
-    optimizer = jaxcompress.compress(jaxcompress.parse(expression))
+    optimizer = jaxcompress.compress(
+        jaxcompress.parse(expression), min_compression_rate=MIN_COMPRESSION_RATE
+    )
     return traced_update(optimizer, grads, grads, {"data": workers})
 
 

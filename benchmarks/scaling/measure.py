@@ -3,7 +3,7 @@
 import json
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -26,9 +26,10 @@ FITTED_BYTES, FITTED_WORKERS = SENT_BYTES[::2], (2, 4)
 LOCAL_WORKERS = (4, 8, 16)
 
 
-def measure_collectives(workers: Sequence[int], rates: Sequence[str], repeats: int) -> list[Row]:
-    """Times every operation and size, between these hosts, at every rate."""
-    rows = []
+def measure_collectives(
+    workers: Sequence[int], rates: Sequence[str], repeats: int
+) -> Iterator[list[Row]]:
+    """Times every operation and size, between these hosts, at every rate; rows of one at a time."""
     for count in workers:
         requested = [
             (operation, payload(operation, count, sent))
@@ -42,8 +43,7 @@ def measure_collectives(workers: Sequence[int], rates: Sequence[str], repeats: i
             ) as processes:
                 processes.ready()
                 for operation, size in requested:
-                    rows += _rates(operation, size, rates, repeats, hosts, processes)
-    return rows
+                    yield _rates(operation, size, rates, repeats, hosts, processes)
 
 
 def measure_local(expression: str, workers: int, repeats: int) -> Row:

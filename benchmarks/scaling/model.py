@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.common.expressions import DENSE
 from benchmarks.common.results import Row
-from benchmarks.scaling.rate_model import Point, RateModel, fit, relative_error
+from benchmarks.scaling.rate_model import Point, RateModel, fit, nonnegative_fit, relative_error
 from jaxcompress import Collective
 from jaxcompress.planning.links import Links
 
@@ -27,12 +27,9 @@ class Local(NamedTuple):
 
 
 def fit_local(rows: Sequence[Row]) -> Local:
-    """The line through the measurements; a constant if the line would fall."""
-    workers, ms = ([float(row[key]) for row in rows] for key in ("workers", "ms"))
-    each, base = np.polyfit(workers, ms, 1) if len(set(workers)) > 1 else (0.0, ms[0])
-    return (
-        Local(float(base), float(each)) if each > 0 and base > 0 else Local(float(np.mean(ms)), 0.0)
-    )
+    """The line through the fastest runs, which other programs disturbed least; it never falls."""
+    terms = [[1.0, float(row["workers"])] for row in rows]
+    return Local(*nonnegative_fit(terms, [float(row["min_ms"]) for row in rows]))
 
 
 def fit_operations(points: Sequence[Point]) -> dict[str, RateModel]:

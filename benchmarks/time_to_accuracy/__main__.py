@@ -43,12 +43,10 @@ the file, made at the same commit, are not repeated: a command that was interrup
 
 import dataclasses
 import itertools
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import tyro
 
@@ -181,13 +179,5 @@ def runnable(options: Options) -> list[Method]:
     return others
 
 
-def _leave(number: int, _: Any) -> None:
-    """Turns a signal into an exception, so that the networks are removed."""
-    raise SystemExit(128 + number)
-
-
 if __name__ == "__main__":
-    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(ending) != signal.SIG_IGN:
-            signal.signal(ending, _leave)
     sys.exit(main(tyro.cli(Options, description=__doc__)))

@@ -72,10 +72,10 @@ def headline(rows: Sequence[Row]) -> str:
     return (
         "**Training ends sooner on a slow link.** A transformer of 4 million parameters on two"
         " hosts, linked at 100 Mbit/s, reached the same validation loss in"
-        f" {slow.seconds:.0f} s with {_shown('jax', slow.method)}, in {slow.dense:.0f} s dense (the"
+        f" {slow.seconds:.0f} s with {shown('jax', slow.method)}, in {slow.dense:.0f} s dense (the"
         f" better of JAX and PyTorch; {slow.dense / slow.seconds:.1f} times as long), and in"
         f" {slow.hook_seconds:.0f} s with the fastest in PyTorch ({slow.hook}). At 1 Gbit/s these"
-        f" were {fast.seconds:.0f} s with {_shown('jax', fast.method)}, {fast.dense:.0f} s, and"
+        f" were {fast.seconds:.0f} s with {shown('jax', fast.method)}, {fast.dense:.0f} s, and"
         f" {fast.hook_seconds:.0f} s ({fast.hook}). Compiling, {slow.compile_seconds:.0f} s for the"
         " first of these, and validation are not counted."
         f" {'One run' if runs == 1 else f'Median of {runs} runs'} each;"
@@ -125,7 +125,7 @@ def _median(group: Sequence[Row], column: str) -> float:
 def _line(name: tuple[str, ...], group: Sequence[Row], dense: Seconds) -> Row:
     task, workers, rate, commit, framework, method = name
     reached = [each for each in group if each["seconds"]]
-    about = {"task": task, "hosts": workers, "links": rate, "method": _shown(framework, method)}
+    about = {"task": task, "hosts": workers, "links": rate, "method": shown(framework, method)}
     if len(reached) < len(group):
         missed = f"missed in {len(group) - len(reached)} of {len(group)}"
         measured = dict.fromkeys(("seconds", "speed-up", "steps", "MB"), missed)
@@ -145,7 +145,8 @@ def _line(name: tuple[str, ...], group: Sequence[Row], dense: Seconds) -> Row:
     return about | measured | {"compile s": compiling, "test loss": test_loss, "commit": commit}
 
 
-def _shown(framework: str, method: str) -> str:
+def shown(framework: str, method: str) -> str:
+    """A method's name in a table."""
     if framework == "torch":
         return f"PyTorch: {method}"
     expression, once, steps = method.partition(", once")

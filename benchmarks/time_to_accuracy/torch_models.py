@@ -204,4 +204,4 @@ def _load_layer(layer: Any, value: Any) -> None:
 def _copy(parameter: torch.Tensor, values: np.ndarray) -> None:
     if parameter.shape != values.shape:
         raise ValueError(f"the parameter has shape {tuple(parameter.shape)}, Flax's {values.shape}")
-    parameter.copy_(torch.from_numpy(np.ascontiguousarray(values)))
+    parameter.copy_(torch.from_numpy(np.array(values)))

@@ -1,10 +1,13 @@
 """The uncompressed average: everything is sent."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 from optax import Updates
 
+from jaxcompress._compat import axis_size
 from jaxcompress.base import AxisName, Codec, Compressor, Reduced, parseable
 from jaxcompress.collectives.fused import split_as
 from jaxcompress.ops.trees import array_bits, tree_bits
@@ -52,6 +55,16 @@ def nothing_left(updates: Updates) -> Updates:
     return jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), jnp.zeros_like(x), jnp.nan), updates)
 
 
+def _mean(arrays: Any, axis_name: AxisName) -> Any:
+    """``pmean(arrays)``; float16 is divided before the sum, which might overflow."""
+    if jnp.float16 not in [x.dtype for x in jax.tree.leaves(arrays)]:
+        return lax.pmean(arrays, axis_name)
+    workers = axis_size(axis_name)
+    arrays = jax.tree.map(lambda x: x / workers if x.dtype == jnp.float16 else x, arrays)
+    sums = lax.psum(arrays, axis_name)
+    return jax.tree.map(lambda x: x if x.dtype == jnp.float16 else x / workers, sums)
+
+
 def fused_mean(updates: Updates, axis_name: AxisName) -> Updates:
     """``pmean(updates)`` in one all-reduce; the small arrays of one dtype share a buffer."""
     leaves, treedef = jax.tree.flatten(updates)
@@ -64,7 +77,7 @@ def fused_mean(updates: Updates, axis_name: AxisName) -> Updates:
         jnp.concatenate([leaves[place].ravel() for place in places]) for places in shared.values()
     ]
 
-    means, buffers = lax.pmean(([leaves[place] for place in alone], buffers), axis_name)
+    means, buffers = _mean(([leaves[place] for place in alone], buffers), axis_name)
 
     found = dict(zip(alone, means, strict=True))
     for places, buffer in zip(shared.values(), buffers, strict=True):

@@ -50,14 +50,15 @@ def hierarchical(intra: Compressor, inter: Compressor) -> Compressor:
 
     Args:
       intra: ``dense()``.
-      inter: Any compressor without a memory: ``block_top_k(0.01)``, ``power_sgd(2)``,
-        ``two_phase(sign())``.
+      inter: A compressor without a memory: ``block_top_k(0.01)``, ``power_sgd(2)``,
+        ``two_phase(sign())``. `switch` and `adaptive` go around `hierarchical`.
 
     Returns:
       A `Compressor` whose state differs between workers.
 
     Raises:
-      ValueError: if `intra` is not `dense`, or `inter` has a memory. While tracing: if `axis_name`
+      ValueError: if `intra` is not `dense`, or `inter` has a memory, is an `acp_sgd`, or contains a
+        `switch` or an `adaptive`. While tracing: if `axis_name`
         is not a pair, or the state of `inter` does not fit a shard.
 
     Example:
@@ -202,6 +203,13 @@ def _check(intra: Compressor, inter: Compressor) -> None:
             "inside hierarchical the devices of a node would adapt to other levels each: put the"
             " rule around it, as in adaptive(rule, hierarchical(dense(), top_k(0.1)),"
             f" hierarchical(dense(), top_k(0.01))); got {inter!r}."
+        )
+    if found := {"switch", "dgc_warmup", "acp_sgd"}.intersection(names):
+        raise ValueError(
+            f"{found.pop()} needs a state that is the same on all workers, and inside hierarchical"
+            " each device has its own. Put a switch around it, as in switch(schedule,"
+            " hierarchical(dense(), top_k(0.1)), …), and take power_sgd for acp_sgd; got"
+            f" {inter!r}."
         )
 
 

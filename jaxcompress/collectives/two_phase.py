@@ -164,9 +164,10 @@ def _split(arrays: list[jax.Array], plan: _Plan) -> jax.Array:
         flat, fill = x.astype(plan.dtype).ravel(), -x.size % plan.chunk
         if plan.mirrored and x.size:
             # By a gather: jnp.pad would unroll the reflections of an array much smaller than a
-            # chunk.
-            end = np.pad(np.arange(x.size), (0, fill), mode="symmetric")[x.size :]
-            parts += [flat, flat[end]]
+            # chunk. The entries before the end are enough.
+            last = min(x.size, plan.chunk)
+            end = np.pad(np.arange(last), (0, fill), mode="symmetric")[last:]
+            parts += [flat, flat[x.size - last :][end]]
         else:
             parts += [flat, jnp.zeros(fill, plan.dtype)]
     return jnp.concatenate(parts).reshape(-1, plan.chunk)

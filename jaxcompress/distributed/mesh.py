@@ -25,10 +25,7 @@ def virtual_cpu_workers(workers: int) -> None:
         with another number of devices.
     """
     # XLA would abort the process for 0, and treat -1 as no number given.
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise ValueError(
-            f"workers is the number of virtual devices, an integer of at least 1; got {workers!r}."
-        )
+    check_integer("workers", workers, 1, "the number of virtual devices")
     os.environ.setdefault("PJRT_NPROC", str(4 * workers))
     try:
         jax.config.update("jax_num_cpu_devices", workers)
@@ -56,7 +53,8 @@ def data_mesh(workers: int | None = None, axis_name: str = "data") -> Mesh:
     """
     devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
     workers = len(devices) if workers is None else workers
-    if not 1 <= workers <= len(devices):
+    check_integer("workers", workers, 1, "the number of devices to use")
+    if workers > len(devices):
         more = (
             f"jaxcompress.virtual_cpu_workers({workers}) before the first array, or"
             f" JAX_NUM_CPU_DEVICES={workers}"

@@ -94,8 +94,8 @@ def init_state(
     Raises:
       ValueError: if the mesh has no such axis, no devices, or no such memory, if a momentum
         follows `compress` with `momentum_correction`, if parameters are sharded otherwise than
-        `on_shards` was told, or if processes differ in parameters, versions, or settings of JAX
-        that change numbers.
+        `on_shards` was told, or if processes differ in parameters, seeds, versions, or settings
+        of JAX that change numbers.
     """
     if isinstance(mesh, AbstractMesh):
         raise ValueError(
@@ -118,7 +118,14 @@ def init_state(
             lambda x: jnp.broadcast_to(x, (workers, *x.shape)), optimizer.init(params)
         )
 
-    return jax.jit(init, out_shardings=shardings)(params)
+    state = jax.jit(init, out_shardings=shardings)(params)
+    if _has_several_processes(mesh) and not _is_traced(params):
+        # With another seed in each process, replicas would drift apart.
+        keys = jax.tree.map(
+            lambda x: x if _is_random_key(x) else None, state, is_leaf=_is_per_worker
+        )
+        assert_replicas_equal(keys, mesh)
+    return state
 
 
 def squeeze_worker_axis(state: Any) -> Any:
@@ -175,6 +182,10 @@ def map_per_worker(function: Callable, state: Any) -> Any:
 
 def _has_several_processes(mesh: AnyMesh) -> bool:
     return not isinstance(mesh, VirtualMesh) and mesh.is_multi_process
+
+
+def _is_random_key(x: Any) -> bool:
+    return isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def _is_traced(tree: Any) -> bool:

@@ -30,8 +30,8 @@ def reshard_workers(state: Any, workers: int) -> Any:
 
     Args:
       state: An optimizer's state outside a step. `PerWorker` parts are (old workers, …). Those that
-        are floating, or stored in 8 bits, keep their mean; in 8 bits up to rounding to the nearest
-        level. Others, such as counters, must be the same for all workers, and stay.
+        are floating, or stored in 8 bits, keep their mean; in 8 bits and in bfloat16 up to rounding
+        to the nearest value. Others, such as counters, must be the same for all workers, and stay.
       workers: The new number of workers, at least 1.
 
     Returns:

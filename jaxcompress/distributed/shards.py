@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import optax
+from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jax.tree_util import KeyPath
@@ -19,6 +20,7 @@ from jaxcompress.distributed.shard_checks import (
     check_same_tree,
 )
 from jaxcompress.ops.trees import mask, merge_masked, path_text
+from jaxcompress.transform import with_other_keys
 
 
 @jax.tree_util.register_dataclass
@@ -95,15 +97,25 @@ def on_shards(
     def init(params) -> Any:
         check_same_tree(params, shardings)
 
-        def on_one_device(params):
+        def on_one_device(params, shard=lambda axes: 0):
             return tuple(
-                kept(axes, link.init(mask(params, marks))) for axes, marks in groups.items()
+                kept(axes, with_own_keys(link.init(mask(params, marks)), number, shard(axes)))
+                for number, (axes, marks) in enumerate(groups.items())
             )
+
+        def shard(axes):
+            return lax.axis_index(axes) if axes else 0
 
         state = jax.eval_shape(on_one_device, _shards(params, shardings))
         return jax.shard_map(
-            on_one_device, mesh=mesh, in_specs=(specs,), out_specs=_state_specs(state)
+            lambda params: on_one_device(params, shard),
+            mesh=mesh,
+            in_specs=(specs,),
+            out_specs=_state_specs(state),
         )(params)
+
+    def with_own_keys(state, group, shard):
+        return with_other_keys(with_other_keys(state, group), shard)
 
     def update(updates, state, params=None, **extra_args):
         check_same_tree(updates, shardings)

@@ -161,8 +161,9 @@ class Watchdog:
     def _forget(self, seconds: float) -> None:
         self._answered_at += seconds
         self._heard_at = {rank: at + seconds for rank, at in self._heard_at.items()}
-        if self._moved_at is not None:
-            self._moved_at += seconds
+        moved_at = self._moved_at  # `pause` in another thread sets it to None
+        if moved_at is not None:
+            self._moved_at = moved_at + seconds
 
     def _failed(self) -> str | None:
         now = time.monotonic()
@@ -188,7 +189,8 @@ class Watchdog:
         return f"{names} has not been heard for {max(silent.values()):.0f} s"
 
     def _stuck(self, now: float) -> str | None:
-        if self._moved_at is None or now - self._moved_at <= self._timeout:
+        moved_at = self._moved_at  # `pause` in another thread sets it to None
+        if moved_at is None or now - moved_at <= self._timeout:
             return None
         if silent := self._silent(_SILENT_SECONDS):
             return silent
@@ -198,7 +200,7 @@ class Watchdog:
         if steps.get(last, self._step) >= self._step:
             where = "all processes are in it"
         return (
-            f"step {self._step} has not ended for {now - self._moved_at:.0f} s, and {where}; steps"
+            f"step {self._step} has not ended for {now - moved_at:.0f} s, and {where}; steps"
             f" that are so slow need a longer step timeout than {self._timeout:g} s"
         )
 

@@ -84,10 +84,9 @@ def is_memory(node: Any) -> bool:
 
 def memory_inside(state: Any, like: Any) -> Any:
     """The sum of all error memories in `state`, inside a step, as a tree shaped like `like`."""
-    zeros = zeros_like_memory(like)
-    # A memory inside a linear scheme holds factors or images, which have other shapes.
-    fitting = [held for held in held_memories(state, like) if _shapes(held) == _shapes(zeros)]
-    return jax.tree.map(lambda *held: sum(held), zeros, *fitting)
+    return jax.tree.map(
+        lambda *held: sum(held), zeros_like_memory(like), *held_memories(state, like)
+    )
 
 
 def held_memories(state: Any, like: Any) -> list[Any]:
@@ -95,7 +94,3 @@ def held_memories(state: Any, like: Any) -> list[Any]:
     nodes = jax.tree.leaves(state, is_leaf=is_memory)
     held = [read(node.arrays) for node in nodes if is_memory(node)]
     return [merge_masked(like, one, zeros_like_memory(like)) for one in held]
-
-
-def _shapes(tree: Any) -> Any:
-    return jax.tree.map(jnp.shape, tree)

@@ -63,7 +63,8 @@ def momentum_correction(
     Guarantees: ``mean + pmean(v after) == pmean(v before + u)``; with Nesterov,
     ``x + momentum * u`` replaces u. With everything sent, by ``dense()`` or ``top_k(1.0)``, it is
     exactly SGD with momentum. Entries that are not finite do not stay in u or v. It returns a zero
-    residual.
+    residual. In two phases, which `gathered` takes with many workers, masking also clears the u of
+    entries of others' messages that this worker dropped as an owner: ``one_phase(…)`` avoids it.
 
     Args:
       inner: Compresses v: a sparsifier or a `switch` of them; without masking any contraction.

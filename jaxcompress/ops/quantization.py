@@ -15,6 +15,7 @@ from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.bitpacking import as_unsigned, pack, unpack
 
 Axis = int | tuple[int, ...] | None
+MOST_IN_GROUP = 2**48  # of more, the largest of normal numbers cannot be computed
 
 
 def max_magnitude(x: Inexact[Array, "..."], axis: Axis = None, keepdims: bool = False) -> jax.Array:
@@ -109,7 +110,7 @@ def scaled(
 
 def check_group(group: int) -> None:
     """ValueError unless `group` is a number of entries."""
-    check_integer("group", group, 1, "the number of entries that share a scale")
+    check_integer("group", group, 1, "the number of entries that share a scale", MOST_IN_GROUP)
 
 
 def steps_of(bits: int) -> int:

@@ -7,6 +7,7 @@ import optax
 from jaxcompress._compat import axis_size
 from jaxcompress.base import AxisName
 from jaxcompress.ops.argument_checks import shown
+from jaxcompress.ops.trees import widened
 
 
 def clip_by_local_norm(
@@ -52,8 +53,8 @@ def clip_by_local_norm(
 
     def update(updates, params):
         del params
-        # In at least float32: the squares of float16 entries would overflow.
-        wide = jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), updates)
+        # The squares of float16 entries would overflow.
+        wide = widened(updates)
         norm, largest = optax.tree.norm(wide), max_norm * axis_size(axis_name) ** 0.5
         return jax.tree.map(
             lambda x: (x * (largest / jnp.maximum(norm, largest))).astype(x.dtype), updates

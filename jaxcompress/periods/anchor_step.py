@@ -8,7 +8,10 @@ import jax.numpy as jnp
 import optax
 from optax import Params, Updates
 
-from jaxcompress.base import AxisName, PerWorker
+from jaxcompress.base import AxisName
+from jaxcompress.feedback.memories import is_memory
+from jaxcompress.feedback.momentum_correction import MomentumCorrectionState
+from jaxcompress.feedback.state_quantization import is_int8_array, read, store_to_nearest
 from jaxcompress.periods.own_steps import weighted
 from jaxcompress.periods.period_checks import is_link
 
@@ -38,10 +41,11 @@ def anchor_step(
     """
     outer_state, sending = states
     drift, active, total = weighted(jax.tree.map(jnp.subtract, anchor, own), weight, axis_name)
-    # Without memories and with zeros to send, a worker adds nothing to the average.
-    heard = _per_worker(lambda x: jnp.where(active, x, jnp.zeros_like(x)), sending)
+    # Without memories and with zeros to send, a worker adds nothing to the average. What it then
+    # keeps is not its own: in two phases an owner keeps what it dropped of the others' messages.
+    heard = _of_memories(lambda x: _where(active, x, _zeros(x)), sending)
     mean, sent = average.update(drift, heard, anchor)
-    sent = _per_worker(lambda new, old: jnp.where(active, new, old), sent, sending)
+    sent = _of_memories(lambda new, old: _where(active, new, _both(new, old)), sent, sending)
     step, moved = outer.update(mean, outer_state, anchor)
     step, outer_state = jax.tree.map(
         lambda new, old: jnp.where(total > 0, new, old),
@@ -60,13 +64,39 @@ def silent(sending: Any) -> Any:
     )
 
 
-def _per_worker(function: Callable, state: Any, *others: Any) -> Any:
-    """Applies `function` to the arrays of `PerWorker` parts."""
+def _of_memories(function: Callable, state: Any, *others: Any) -> Any:
+    """Applies `function` to the arrays of error memories, and of the velocities beside them.
+
+    Other parts of a worker's own state, such as estimates (`ef21`), follow the zeros that it sends.
+    """
+
+    def of_one(node, *rest):
+        if isinstance(node, MomentumCorrectionState):
+            parts = [(each.velocity, each.error) for each in (node, *rest)]
+            velocity, error = jax.tree.map(function, *parts, is_leaf=is_int8_array)
+            return node._replace(velocity=velocity, error=error)
+        if is_memory(node):
+            return jax.tree.map(function, node, *rest, is_leaf=is_int8_array)
+        return node
+
     return jax.tree.map(
-        lambda node, *rest: (
-            jax.tree.map(function, node, *rest) if isinstance(node, PerWorker) else node
-        ),
+        of_one,
         state,
         *others,
-        is_leaf=lambda node: isinstance(node, PerWorker),
+        is_leaf=lambda node: is_memory(node) or isinstance(node, MomentumCorrectionState),
     )
+
+
+def _both(new: Any, old: Any) -> Any:
+    """The sum of two stored arrays, in the way they are stored; exactly `old` if `new` is zero."""
+    if not is_int8_array(new):
+        return (read(new) + read(old)).astype(old.dtype)
+    return _where(jnp.all(new.levels == 0), old, store_to_nearest(read(new) + read(old)))
+
+
+def _where(chosen: jax.Array, one: Any, other: Any) -> Any:
+    return jax.tree.map(lambda x, y: jnp.where(chosen, x, y), one, other)
+
+
+def _zeros(x: Any) -> Any:
+    return jax.tree.map(jnp.zeros_like, x)

@@ -216,15 +216,22 @@ def gossip(
     def flushed(state, params, weight):
         """The update that makes `params` the mean of all workers, and the state after it."""
         drift = jax.tree.map(jnp.subtract, params, state.params.value)
-        drift, _, _ = weighted(drift, weight, axis_name)
+        drift, _, total = weighted(drift, weight, axis_name)
         step = jax.tree.map(jnp.negative, fused_mean(drift, axis_name))
         own = vary(optax.apply_updates(params, step), axis_name)
         outer_state, kept = vary(started(own), axis_name)
         zero = jnp.zeros_like(state.since)
         bits = jnp.float32(tree_bits(params))
         begun = restarted(inner, state, params)
-        state = state._replace(since=zero, alone=zero, bits=bits, params=PerWorker(own))
-        return step, state._replace(inner=begun, outer=outer_state, rule=kept)
+        new = state._replace(since=zero, alone=zero, params=PerWorker(own), inner=begun)
+        new = new._replace(outer=outer_state, rule=kept)
+        # If no worker takes part there is no mean, and each goes on with its own parameters.
+        step, new = jax.tree.map(
+            lambda one, before: jnp.where(total > 0, one, before),
+            (step, new),
+            (optax.tree.zeros_like(step), state),
+        )
+        return step, new._replace(bits=bits)
 
     return optax.GradientTransformationExtraArgs(init, update)
 

@@ -27,7 +27,7 @@ from jaxcompress.distributed.step import check_differentiable, local_value_and_g
 from jaxcompress.distributed.virtual import AnyMesh, one_by_one, over_workers, sharding
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import mask, merge_masked, path_text, widened
-from jaxcompress.periods.own_steps import local_state, weighted, worker_params
+from jaxcompress.periods.own_steps import changed_if, local_state, weighted, worker_params
 from jaxcompress.periods.period_checks import check_link, check_rows, weights_of
 from jaxcompress.routing.adaptive_states import with_given
 
@@ -132,7 +132,12 @@ def step_of_worker(
         )
         new_extra = _averaged_when_due(new_extra, state.synchronised, weight, axis_name)
         rows = jax.tree.map(lambda x: jnp.asarray(x)[None], metrics)
-        return optax.apply_updates(params, updates), opt_state, PerWorker(new_extra), rows
+        if state.synchronised is not False:
+            # Between synchronisations the update is zero, and params stay where they are.
+            params = changed_if(
+                state.synchronised, lambda params: optax.apply_updates(params, updates), params
+            )
+        return params, opt_state, PerWorker(new_extra), rows
 
     return take_step
 

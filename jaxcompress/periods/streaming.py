@@ -22,6 +22,7 @@ from jaxcompress.periods.period_checks import (
     check_links,
     check_model_is_whole,
 )
+from jaxcompress.transform import with_other_keys
 
 
 class StreamingState(NamedTuple):
@@ -109,7 +110,8 @@ def streaming(
     def init(params) -> Any:
         check_dtypes(params)
         parts = [mask(params, chosen) for chosen in fragment_masks(params, fragments)]
-        own, sending = inner.init(params), tuple(map(average.init, parts))
+        own = inner.init(params)
+        sending = tuple(with_other_keys(average.init(part), i) for i, part in enumerate(parts))
         moving = tuple(map(outer.init, parts))
         check_links("streaming", own, moving, sending)
         return StreamingState(

@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from jaxcompress.distributed.offload import to_device
 from jaxcompress.distributed.shards import PerShard
@@ -15,7 +16,8 @@ def error_memory(state: Any, like: Any) -> Any:
     Outside a step memories have a first axis of workers, and so must `like`.
 
     Raises:
-      ValueError: if a memory has that axis and `like` does not, or belongs to a sharded model.
+      ValueError: if a memory has another shape than `like`, as without that axis, or belongs to a
+        sharded model.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -33,15 +35,19 @@ def error_memory(state: Any, like: Any) -> Any:
             " from the state's PerShard parts."
         )
     for errors in held_memories(state, like):
-        pairs = [
-            (x.shape, one.shape)
-            for x, one in zip(jax.tree.leaves(errors), jax.tree.leaves(like), strict=True)
-        ]
+        leaves = jax.tree.leaves(errors), jax.tree.leaves(like)
+        pairs = [(x.shape, jnp.shape(one)) for x, one in zip(*leaves, strict=True)]
         if any(found[1:] == wanted and len(found) > len(wanted) for found, wanted in pairs):
             raise ValueError(
                 "these memories have a first axis of workers, as outside a step, and the tree that"
                 " tells their shapes has not: give it one, as in jax.tree.map(lambda x:"
                 " jnp.zeros((workers, *x.shape)), params), or take squeeze_worker_axis of the state"
                 " inside a step."
+            )
+        if different := [(found, wanted) for found, wanted in pairs if found != wanted]:
+            raise ValueError(
+                "the tree that tells the shapes of the memories has other ones than they have:"
+                f" {different[0][1]} for a memory of {different[0][0]}. After reshard_workers its"
+                " first axis is the new number of workers."
             )
     return memory_inside(state, like)

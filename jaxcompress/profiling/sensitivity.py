@@ -19,6 +19,7 @@ from jaxcompress.routing.partition import partition
 
 # Bytes are rounded up to a ten-thousandth of the budget.
 BINS = 10_000
+BINS_OF_AN_ARRAY = 10  # sizes are rounded up: by at most a tenth of the budget for all arrays
 # As `compress` by default: an array travels dense unless its message is so many times smaller.
 MIN_COMPRESSION_RATE = 2.0
 
@@ -106,22 +107,24 @@ def allocate(errors: np.ndarray, sizes: np.ndarray, budget: float) -> list[int]:
 
     Args:
       errors: (arrays, levels).
-      sizes: (arrays, levels), in the unit of `budget`; rounded up to a `BINS`-th of it.
+      sizes: (arrays, levels), in the unit of `budget`; rounded up to a `BINS`-th of it, or for many
+        arrays to a smaller part.
       budget: The largest sum of sizes.
 
     Raises:
       ValueError: if the smallest sizes exceed the budget.
     """
-    units = np.ceil(sizes / (budget / BINS) - 1e-9).astype(int)
+    bins = max(BINS, BINS_OF_AN_ARRAY * len(sizes))
+    units = np.ceil(sizes / (budget / bins) - 1e-9).astype(int)
     # least[b]: the least error of the arrays so far in at most b bins.
-    least = np.zeros(BINS + 1)
+    least = np.zeros(bins + 1)
     choices = []
     for error, unit in zip(errors, units, strict=True):
-        options = np.full((len(error), BINS + 1), np.inf)
+        options = np.full((len(error), bins + 1), np.inf)
         for level, (e, u) in enumerate(zip(error, unit, strict=True)):
-            if u <= BINS:
-                options[level, u:] = least[: BINS + 1 - u] + e
-        choices.append(options.argmin(0))
+            if u <= bins:
+                options[level, u:] = least[: bins + 1 - u] + e
+        choices.append(options.argmin(0).astype(np.uint8))
         least = options.min(0)
     if not np.isfinite(least[-1]):
         smallest = sizes.min(1).sum()
@@ -129,7 +132,7 @@ def allocate(errors: np.ndarray, sizes: np.ndarray, budget: float) -> list[int]:
             f"the smallest messages take {smallest:,.0f} bits, and the budget is {budget:,.0f}:"
             " raise it, or give levels that compress more."
         )
-    left, found = BINS, []
+    left, found = bins, []
     for choice, unit in zip(reversed(choices), reversed(units), strict=True):
         found.append(int(choice[left]))
         left -= unit[choice[left]]

@@ -42,8 +42,8 @@ def traffic(
     Example:
       >>> import jax
       >>> step = jax.jit(lambda x: x + 1)
-      >>> asked, moved = traffic(step, jax.ShapeDtypeStruct((8,), "float32"))
-      >>> asked.wire_bytes, moved.wire_bytes
+      >>> requested, compiled = traffic(step, jax.ShapeDtypeStruct((8,), "float32"))
+      >>> requested.wire_bytes, compiled.wire_bytes
       (0, 0)
     """
     if not hasattr(step, "trace"):

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from jaxcompress.base import parseable
-from jaxcompress.ops.argument_checks import check_integer, shown
+from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import path_text
 
 
@@ -71,8 +71,7 @@ def by_shape(min_axes: int = 2, min_size: int = 1) -> Callable[[Any], Any]:
       {'bias': 'rest', 'kernel': 'matrix'}
     """
     for name, value in (("min_axes", min_axes), ("min_size", min_size)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ValueError(f"{name} is an integer of at least 0; got {shown(value)}.")
+        check_integer(name, value, 0)
     return lambda tree: jax.tree.map(
         lambda x: "matrix" if x.ndim >= min_axes and x.size >= min_size else "rest", tree
     )

@@ -158,7 +158,10 @@ def test_an_array_with_fewer_rows_than_devices_is_shared_too():
 
 
 def test_sizes_beyond_31_bits_add_up_beside_a_switch():
-    compressor = hierarchical(dense(), parse("switch(warmup(1000), dense(), block_top_k(0.01))"))
+    compressor = parse(
+        "switch(warmup(1000), hierarchical(dense(), dense()),"
+        " hierarchical(dense(), block_top_k(0.01)))"
+    )
     like = jax.ShapeDtypeStruct((8, 70_000_000), jnp.float32)
 
     def one_device(x):
@@ -321,6 +324,14 @@ def test_a_memory_inside_is_refused():
         r"Put one memory outside, as in error_feedback\(hierarchical\(…\)\)",
     ):
         hierarchical(dense(), error_feedback(top_k(0.1)))
+
+
+@pytest.mark.parametrize(
+    "inter", ["switch(warmup(10), dense(), sign())", "dgc_warmup(0.01, 10)", "acp_sgd(2)"]
+)
+def test_a_state_that_all_workers_share_is_refused_between_nodes(inter):
+    with pytest.raises(ValueError, match=r"needs a state that is the same on all workers"):
+        parse(f"hierarchical(dense(), {inter})")
 
 
 def test_error_feedback_refuses_what_does_not_contract_between_nodes():

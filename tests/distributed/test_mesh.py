@@ -31,11 +31,11 @@ def test_more_workers_than_devices_are_refused_with_the_way_to_get_them():
         data_mesh(DEVICES + 1)
 
 
-@pytest.mark.parametrize("workers", [0, -1])
-def test_workers_below_one_are_refused(workers):
-    with pytest.raises(ValueError, match=rf"a number from 1 to that; got {workers}\."):
+@pytest.mark.parametrize("workers", [0, -1, 2.0, "2", True])
+def test_workers_that_are_no_number_of_devices_are_refused(workers):
+    with pytest.raises(ValueError, match=rf"devices to use, an integer .* 1; got {workers!r}\."):
         data_mesh(workers)
-    with pytest.raises(ValueError, match=rf"at least 1; got {workers}\."):
+    with pytest.raises(ValueError, match=rf"at least 1; got {workers!r}\."):
         virtual_cpu_workers(workers)
 
 

@@ -26,6 +26,7 @@ from jaxcompress import (
     top_k,
 )
 from jaxcompress.profiling.replica_groups import replica_groups
+from jaxcompress.transform import with_other_keys
 
 # Of every family one; the others are among the slow tests.
 CHOSEN = {
@@ -69,6 +70,7 @@ def test_each_shard_is_compressed_as_an_array_of_its_own(text, shape):
         means.append(mean)
 
     one_axis = jaxcompress.data_mesh(workers)
+    group_of = {bool(group.axes): number for number, group in enumerate(state)}
     for shard in range(shards):
         for sharded in (True, False):
             names = [name for name, spec in SPECS.items() if ("model" in spec) == sharded]
@@ -76,16 +78,19 @@ def test_each_shard_is_compressed_as_an_array_of_its_own(text, shape):
                 {name: cut(each[name], (None, *SPECS[name]), shard, shards) for name in names}
                 for each in updates
             ]
-            for mean, wanted in zip(means, averages(text, own, one_axis), strict=True):
+            number = (group_of[sharded], shard if sharded else 0)
+            for mean, wanted in zip(means, averages(text, own, one_axis, number), strict=True):
                 found = {name: cut(mean[name], SPECS[name], shard, shards) for name in names}
                 assert_close(jax.device_get(found), jax.device_get(wanted))
 
 
-def averages(text, updates, mesh):
-    """The averages of arrays that are not sharded, over two steps."""
+def averages(text, updates, mesh, numbers):
+    """The averages of arrays that are not sharded, over two steps, by the keys of one shard."""
     link, step = unsharded(text, mesh)
     params = jax.tree.map(lambda x: np.zeros(x.shape[1:], x.dtype), updates[0])
     state = jaxcompress.init_state(link, jaxcompress.replicate(params, mesh), mesh)
+    for number in numbers:
+        state = with_other_keys(state, number)
     found = []
     for each in updates:
         mean, state = step(jaxcompress.shard_batch(jax.device_get(each), mesh), state)
@@ -187,6 +192,15 @@ def test_memories_of_shards_are_not_taken_for_those_of_arrays():
     state = jaxcompress.init_state(link, params, mesh)
     with pytest.raises(ValueError, match="the memories of a sharded model"):
         jaxcompress.error_memory(state, params)
+
+
+def test_shards_and_groups_of_arrays_draw_different_random_numbers():
+    mesh = mesh_of(2, 4)
+    params = params_on(mesh)
+    state = jaxcompress.init_state(on_shards(compress(qsgd(8)), params), params, mesh)
+    keys = [jax.random.key_data(one.value.key).reshape(-1, 2) for one in state]
+    assert sorted(map(len, keys)) == [1, 4]
+    assert len({tuple(key) for key in np.concatenate(keys).tolist()}) == 5
 
 
 def test_a_step_keeps_all_placements():

@@ -1,5 +1,7 @@
 """What is refused, and in which words."""
 
+import sys
+
 import jax
 import pytest
 
@@ -166,6 +168,7 @@ NOISY = [
     int2(stochastic=True),
     nuqsgd(2),
     random_k(0.1, rescale=True),
+    random_k(0.9, rescale=True),
     bernoulli(0.1, rescale=True),
     importance_sampled(0.1),
     sign_majority(),
@@ -178,7 +181,7 @@ CONTRACTIONS = [
     random_k(0.1),
     bernoulli(0.1),
     importance_sampled(0.9),
-    random_k(0.9, rescale=True),
+    bernoulli(0.9, rescale=True),
     sign(),
     top_k(0.01),
 ]
@@ -191,6 +194,13 @@ def test_noise_as_large_as_the_update_is_refused_with_the_way_out(outer, inner):
         outer(inner)
     assert f"Use control_variate({inner!r}, 0.1)" in str(error.value)
     control_variate(inner, 0.1)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize("group", [0, 2.0, True, sys.maxsize])
+def test_a_group_is_a_number_of_entries(group):
+    with pytest.raises(ValueError, match="group is the number of entries that share a scale, an"):
+        qsgd(8, group=group)
 
 
 @pytest.mark.parametrize("inner", CONTRACTIONS, ids=repr)

@@ -179,6 +179,18 @@ def test_the_shared_parameters_wait_for_a_flush_which_sets_all_to_the_mean():
     assert float(state.bits) == 32 * mean.size and float(again[1].bits) == 0
 
 
+@pytest.mark.parametrize("weight", [0.0, np.nan])
+def test_a_flush_in_which_no_worker_takes_part_loses_nothing(weight):
+    run = learning(power_gossip(4), outer=optax.sgd(0.7, momentum=0.5))
+    run.run(3)
+    before = jax.tree.map(np.array, run.state)
+    params, state, extra = run.flush(run.params, run.state, run.extra, weight)
+    np.testing.assert_array_equal(params["w"], run.params["w"])
+    jax.tree.map(np.testing.assert_array_equal, state._replace(bits=before.bits), before)
+    params, state, _ = run.flush(params, state, extra)
+    np.testing.assert_allclose(params["w"], mean_of(before.params.value)["w"], **ROUNDING)
+
+
 def test_a_flush_brings_back_a_worker_that_is_not_finite_and_starts_outer_again():
     run = learning(outer=optax.sgd(0.7, momentum=0.5), inner=optax.sgd(0.2, momentum=0.5))
     run.run(3)

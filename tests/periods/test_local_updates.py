@@ -15,6 +15,7 @@ from jaxcompress import (
     compress,
     data_mesh,
     dense,
+    ef21,
     error_feedback,
     error_memory,
     init_state,
@@ -22,6 +23,7 @@ from jaxcompress import (
     make_flush,
     make_local_step,
     make_train_step,
+    momentum_correction,
     place_state,
     replicate,
     reshard_workers,
@@ -29,6 +31,7 @@ from jaxcompress import (
     shard_batch,
     top_k,
     traffic,
+    two_phase,
 )
 from jaxcompress.periods.own_steps import local_state
 
@@ -173,6 +176,47 @@ def test_a_worker_of_weight_zero_adds_nothing_and_keeps_its_memory(compressor):
     drift = [4 / 3 * (anchor - x) for x in own[1:]]
     sent = memory[1:] + drift - training.memory[1:]
     np.testing.assert_allclose(anchor - found, np.sum(sent, axis=0) / WORKERS, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [None, "int8"])
+def test_what_an_owner_of_weight_zero_drops_stays_in_its_memory(dtype):
+    """In two phases it drops a part of what the others have sent."""
+    compressor = error_feedback(two_phase(block_top_k(0.1, block=32)), dtype=dtype)
+    link = compress(compressor, min_compression_rate=0)
+    training = Training(local_updates(optax.sgd(0.5), optax.sgd(1.0), link, 1))
+    training.run(3)
+    memory, anchor = training.memory, np.array(training.params["w"])
+    own = [anchor - 0.5 * grad for grad in gradients([anchor.astype(float)] * WORKERS)]
+    found = training.run(1, weight=np.array([0, 1, 1, 1], np.float32))[0]
+    drift = [4 / 3 * (anchor - x) for x in own[1:]]
+    there_was = np.sum(memory, axis=0) + np.sum(drift, axis=0)
+    there_is = np.sum(training.memory, axis=0) + WORKERS * (anchor - found)
+    tolerance = 1e-5 if dtype is None else WORKERS * np.abs(training.memory).max() / 127
+    np.testing.assert_allclose(there_is, there_was, atol=tolerance)
+    assert np.abs(training.memory[0] - memory[0]).max() > tolerance
+
+
+def test_an_estimate_of_a_worker_of_weight_zero_does_not_stay_in_the_average():
+    link = compress(ef21(dense()), min_compression_rate=0)
+    training = Training(local_updates(optax.sgd(0.5), optax.sgd(1.0), link, 1))
+    training.run(2)
+    anchor = np.array(training.params["w"])
+    own = [anchor - 0.5 * grad for grad in gradients([anchor.astype(float)] * WORKERS)]
+    found = training.run(1, weight=np.array([0, 1, 2, 3], np.float32))[0]
+    np.testing.assert_allclose(found, np.average(own, axis=0, weights=[0, 1, 2, 3]), atol=1e-5)
+
+
+def test_a_velocity_of_a_worker_of_weight_zero_is_not_sent_and_stays():
+    link = compress(momentum_correction(top_k(0.1)), min_compression_rate=0)
+    training = Training(local_updates(optax.sgd(0.5), optax.sgd(1.0), link, 1))
+    training.run(3)
+    (before,) = jax.tree.map(np.array, local_state(training.state).sending.inner)
+    training.run(1, weight=np.array([0, 1, 1, 1], np.float32))
+    (after,) = local_state(training.state).sending.inner
+    for old, new in ((before.velocity, after.velocity), (before.error, after.error)):
+        old, new = (jax.tree.leaves(each)[0] for each in (old, new))
+        np.testing.assert_array_equal(new[0], old[0])
+        assert not np.array_equal(new[1], old[1])
 
 
 def test_a_step_that_is_not_finite_is_not_taken_and_the_worker_goes_on():

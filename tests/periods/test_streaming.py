@@ -24,6 +24,7 @@ from jaxcompress import (
     make_local_step,
     make_streaming_average,
     on_shards,
+    qsgd,
     replicate,
     reshard_workers,
     rows_of_workers,
@@ -266,6 +267,12 @@ def test_fragments_are_of_about_one_size_and_each_array_is_in_one():
     sizes = [sum(shapes[name].shape[0] for name in one if one[name]) for one in masks]
     assert sum(sizes) == 301
     assert max(sizes) - min(sizes) <= 20
+
+
+def test_fragments_draw_different_random_numbers():
+    optimizer = streaming(optax.sgd(0.1), nesterov(), compress(qsgd(8)), 2)
+    first, second = Training(optimizer).state[1].sending
+    assert not np.array_equal(*(jax.random.key_data(each.key) for each in (first, second)))
 
 
 @pytest.mark.usefixtures("as_users_run_it")

@@ -41,6 +41,14 @@ def test_the_choice_is_the_best_of_all(seed):
     assert total(errors, found) == pytest.approx(min(fitting))
 
 
+def test_many_arrays_fit_a_budget_a_little_above_their_smallest_messages():
+    arrays = 2 * BINS
+    errors, sizes = np.tile([1.0, 0.0], (arrays, 1)), np.tile([1.0, 2.0], (arrays, 1))
+    chosen = allocate(errors, sizes, 1.2 * arrays)
+    assert sizes[np.arange(arrays), chosen].sum() <= 1.2 * arrays
+    assert 0.05 < np.mean(chosen) <= 0.2
+
+
 def test_a_budget_below_the_smallest_messages_is_refused():
     with pytest.raises(ValueError, match="smallest messages take 30 bits, and the budget is 29"):
         allocate(np.ones((3, 2)), np.array([[10.0, 20.0]] * 3), 29)

@@ -38,7 +38,8 @@ def qsgd(bits: int, group: int = 512, norm: str = "max") -> Compressor:
     experiments.
 
     How it travels: `bits` bits per entry, packed, and one float32 scale per group; with more
-    workers in two phases (see `gathered`).
+    workers in two phases (see `gathered`). With 16 bits a message is 1.99 times smaller than a
+    float32 array, which `compress` then sends dense unless ``min_compression_rate=1.9``.
 
     Guarantees, for float32 in its normal range: unbiased;
     ``E|residual|^2 <= min(group / (4 s^2), sqrt(group) / s) |x|^2``. (For bfloat16 the decoded

@@ -24,8 +24,9 @@ def terngrad(clip: float | None = 2.5, group: int = 4096) -> Compressor:
     """Sends ``-s``, 0 or ``s`` for every entry at random, where s is the largest of its group.
 
     ``sent_i = s * sign(c_i) * b_i`` and ``residual = x - sent``, with ``P(b_i = 1) = |c_i| / s``
-    and ``s = max |c|`` over a group. c is x clipped at `clip` standard deviations of the group:
-    otherwise a single large entry would turn all others into noise.
+    and ``s = max |c|`` over a group. c is x clipped at `clip` standard deviations of the group, or
+    at its absolute mean if that is larger: otherwise a single large entry would turn all others
+    into noise.
 
     How it travels: 1.6 bits per entry, twenty to a word, and one float32 per group; with more
     workers in two phases (see `gathered`). Each worker has its own scales, where the paper takes
@@ -69,6 +70,8 @@ def terngrad(clip: float | None = 2.5, group: int = 4096) -> Compressor:
         scale = safe_scale(absmax(cut), 1)
         share = scaled(cut, scale)
         ternary = jnp.sign(share) * stochastic_round(key, jnp.abs(share))
+        # NaN is no digit: it would change those of other groups. The scale tells the receiver.
+        ternary = jnp.where(jnp.isnan(ternary), 0, ternary)
         return pack_radix((ternary.ravel()[: x.size] + 1).astype(jnp.uint32), 3), scale[:, 0]
 
     def decode(message, like):

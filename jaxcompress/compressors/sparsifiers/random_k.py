@@ -11,9 +11,6 @@ from jaxcompress.compressors.builders.linear import linear
 from jaxcompress.ops.argument_checks import check_flag, check_stateless
 from jaxcompress.ops.selection import check_density, num_kept
 
-# Below this density the variance of the rescaled form, 1 / density - 1, exceeds half of |x|^2.
-MIN_RESCALED = 2 / 3
-
 
 @parseable
 def random_k(density: float, inner: Compressor = dense(), rescale: bool = False) -> Compressor:
@@ -31,9 +28,9 @@ def random_k(density: float, inner: Compressor = dense(), rescale: bool = False)
     Guarantees: without `rescale`, ``E|residual|^2 <= (1 - delta) |x|^2`` with
     ``delta = 1 / ceil(n/k)``: use it inside `error_feedback`. With `rescale` it is unbiased, and
     ``E|residual|^2 <= (ceil(n/k) - 1) |x|^2``: use it alone or inside `control_variate`.
-    `error_feedback` refuses it below a density of 2/3, since it would diverge. At density 1 both
-    are dense. The average does not contain a NaN at an entry that is not drawn: use
-    `apply_if_all_finite` to detect it.
+    `error_feedback` refuses it below density 1: runs of two entries, which never change, have
+    ``|residual| = |x|``, and its memory would grow. At density 1 both are dense. The average does
+    not contain a NaN at an entry that is not drawn: use `apply_if_all_finite` to detect it.
 
     Args:
       density: The fraction kept, in (0, 1].
@@ -70,7 +67,7 @@ def random_k(density: float, inner: Compressor = dense(), rescale: bool = False)
         )
         return flat.reshape(like.shape)
 
-    contracts = inner.contracts and not (rescale and density < MIN_RESCALED)
+    contracts = inner.contracts and not (rescale and density < 1)
     return linear(project, lift, inner)._replace(contracts=contracts, sparsifies=True)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.hosts.host_processes import HostProcesses, Settings
+from benchmarks.hosts.host_processes import HostProcesses, Settings, _cores
 from benchmarks.hosts.namespaces import Network
 
 WORKER = """
@@ -67,6 +67,20 @@ def test_a_step_lasts_from_the_first_begin_to_the_last_end(start):
         2,
         1250 - 2 * 66,
     )
+
+
+@pytest.mark.parametrize(
+    ("cores", "workers", "expected"),
+    [
+        (2, 2, [{0}, {1}]),
+        (2, 4, [{0}, {1}, {0}, {1}]),
+        (8, 3, [{0, 1}, {2, 3}, {4, 5}]),
+        (1, 2, [{0}, {0}]),
+    ],
+)
+def test_workers_share_the_cores(cores, workers, expected, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)))
+    assert [_cores(rank, workers) for rank in range(workers)] == expected
 
 
 def test_every_worker_has_as_many_cores(start):

@@ -1,6 +1,7 @@
 """Networks of namespaces, which need root: their links work, and nothing of them remains."""
 
 import contextlib
+import signal
 import subprocess
 import sys
 
@@ -116,6 +117,18 @@ def test_an_error_ends_the_processes_and_removes_the_network(may_build):
     assert sleeping.wait(10) == -9
     assert left() == []
     assert not [path for path in SETTINGS.iterdir() if ours(path.name)]
+
+
+def test_a_signal_ends_the_program_and_removes_the_network(may_build):
+    program = (
+        "import os, signal\nfrom benchmarks.hosts.namespaces import network\nwith network(1):\n   "
+        " os.kill(os.getpid(), signal.SIGTERM)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=namespaces.Path(namespaces.__file__).parents[2]
+    )
+    assert ended.returncode == 128 + signal.SIGTERM
+    assert left() == []
 
 
 def test_the_next_run_removes_the_network_of_a_killed_run(may_build):

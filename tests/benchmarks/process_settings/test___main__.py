@@ -9,15 +9,23 @@ from benchmarks.process_settings import __main__ as process_settings
 from benchmarks.process_settings.__main__ import MEASURED, SETTINGS, Options, measure, table
 
 
-def test_a_row_is_of_one_step(monkeypatch):
-    started = MagicMock()
-    found = Measured([200.0, 300.0, 250.0], 0.0, 0.0, dict.fromkeys(process_settings.USED, 50.0))
-    started.return_value.__enter__.return_value.measure.return_value = found
+def test_settings_take_turns_and_a_row_is_of_one_step(monkeypatch):
+    ms = {name: 100.0 * place for place, name in enumerate(SETTINGS, 1)}
+    order = []
+
+    def started(hosts, python, module, text, settings):
+        (name,) = [each for each, one in SETTINGS.items() if one == settings]
+        order.append(name)
+        found = Measured([ms[name]] * 3, 0.0, 0.0, dict.fromkeys(process_settings.USED, 50.0))
+        return MagicMock(**{"__enter__.return_value.measure.return_value": found})
+
     monkeypatch.setattr(process_settings, "HostProcesses", started)
-    for name, settings in SETTINGS.items():
-        row = measure("transformer 4M", MEASURED[0], name, MagicMock(), "python", 3)
-        assert started.call_args.args[-1] == settings
-        assert (row["settings"], row["step_ms"], row["system_ms"]) == (name, "25.00", "5.00")
+    rows = measure(Options(task="transformer 4M", rounds=3), MEASURED[0], MagicMock(), "python")
+    assert [row["settings"] for row in rows] == list(SETTINGS)
+    assert [row["step_ms"] for row in rows] == ["10.00", "20.00", "30.00"]
+    assert {row["system_ms"] for row in rows} == {"5.00"}
+    first, *_ = SETTINGS
+    assert [place for place, name in enumerate(order) if name == first] == [0, 5, 7]
 
 
 def test_the_last_settings_are_those_of_all_other_benchmarks():
@@ -39,7 +47,7 @@ def test_a_line_has_all_settings():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"parts": 0}, "parts must be at least 1; got 0"),
+        ({"parts": 0}, "parts and rounds must be at least 1; got 0 and 3"),
         ({"task": "ants"}, "task must be one of .*transformer 4M.*; got 'ants'"),
         ({"only": ("nothing",)}, "no method contains"),
     ],

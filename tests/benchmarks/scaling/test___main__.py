@@ -43,7 +43,7 @@ def test_the_model_from_measured_files(folder, capsys):
         {
             "compressor": text,
             "workers": workers,
-            "ms": 10 * workers,
+            "min_ms": 10 * workers,
             "device": "cpu",
             "commit": "abc",
         }

@@ -32,7 +32,7 @@ def test_the_parts_of_a_step_add_up():
 
 
 def row(workers, ms):
-    return {"workers": str(workers), "ms": str(ms)}
+    return {"workers": str(workers), "min_ms": str(ms)}
 
 
 def test_reading_every_message_grows_with_the_workers():
@@ -41,6 +41,12 @@ def test_reading_every_message_grows_with_the_workers():
 
 def test_a_falling_line_becomes_a_constant():
     assert fit_local([row(4, 12), row(8, 10), row(16, 8)]) == pytest.approx((10, 0))
+
+
+def test_a_line_that_begins_below_zero_still_grows():
+    base, each = fit_local([row(4, 10), row(8, 21), row(16, 43)])
+    assert base == 0
+    assert 2.6 < each < 2.75
 
 
 def test_errors_on_fitted_and_other_points_are_separate():
