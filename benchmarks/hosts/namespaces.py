@@ -6,8 +6,7 @@
 
 A token bucket (``tc … tbf``) shapes both ends of a link, so each host sends and receives at its
 rate, both at once. After a pause, what a link carries in a millisecond passes at once. No latency
-is added. Outside these namespaces, only their entries in
-``/etc/netns`` are created.
+is added. Outside these namespaces, only their entries in ``/etc/netns`` are created.
 """
 
 import contextlib

@@ -58,8 +58,8 @@ def hierarchical(intra: Compressor, inter: Compressor) -> Compressor:
 
     Raises:
       ValueError: if `intra` is not `dense`, or `inter` has a memory, is an `acp_sgd`, or contains a
-        `switch` or an `adaptive`. While tracing: if `axis_name`
-        is not a pair, or the state of `inter` does not fit a shard.
+        `switch` or an `adaptive`. While tracing: if `axis_name` is not a pair, or the state of
+        `inter` does not fit a shard.
 
     Example:
       >>> from jaxcompress.collectives.dense import dense
@@ -206,7 +206,7 @@ def _check(intra: Compressor, inter: Compressor) -> None:
         )
     if found := {"switch", "dgc_warmup", "acp_sgd"}.intersection(names):
         raise ValueError(
-            f"{found.pop()} needs a state that is the same on all workers, and inside hierarchical"
+            f"{min(found)} needs a state that is the same on all workers, and inside hierarchical"
             " each device has its own. Put a switch around it, as in switch(schedule,"
             " hierarchical(dense(), top_k(0.1)), …), and take power_sgd for acp_sgd; got"
             f" {inter!r}."

@@ -70,9 +70,8 @@ def local_updates(
     ``update(grads, state, params, weight=w)`` takes a weight of at least 0 for each worker, such as
     its number of tokens: ``d = sum_w weight_w d_w / sum_w weight_w``. A worker of weight 0 sends a
     message of zeros and keeps its error memory; an estimate, as of `ef21`, follows a drift of
-    zeros. If all weights are 0, x stays. With ``flush=True``
-    it takes no inner step, and synchronises if there were any since the last synchronisation:
-    `make_flush` calls it.
+    zeros. If all weights are 0, x stays. With ``flush=True`` it takes no inner step, and
+    synchronises if there were any since the last synchronisation: `make_flush` calls it.
 
     How it travels: as `average` sends it, once in a period, and one all-reduce of 4 bytes for the
     weights.

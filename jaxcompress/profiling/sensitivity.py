@@ -17,9 +17,10 @@ from jaxcompress.ops.trees import array_bits, energy, path_text
 from jaxcompress.routing.labels import by_path
 from jaxcompress.routing.partition import partition
 
-# Bytes are rounded up to a ten-thousandth of the budget.
+# Sizes are rounded up to a ten-thousandth of the budget; with many arrays to less, so that all
+# together grow by at most a tenth of it.
 BINS = 10_000
-BINS_OF_AN_ARRAY = 10  # sizes are rounded up: by at most a tenth of the budget for all arrays
+BINS_OF_AN_ARRAY = 10
 # As `compress` by default: an array travels dense unless its message is so many times smaller.
 MIN_COMPRESSION_RATE = 2.0
 
@@ -124,7 +125,7 @@ def allocate(errors: np.ndarray, sizes: np.ndarray, budget: float) -> list[int]:
         for level, (e, u) in enumerate(zip(error, unit, strict=True)):
             if u <= bins:
                 options[level, u:] = least[: bins + 1 - u] + e
-        choices.append(options.argmin(0).astype(np.uint8))
+        choices.append(options.argmin(0).astype(np.min_scalar_type(len(error))))
         least = options.min(0)
     if not np.isfinite(least[-1]):
         smallest = sizes.min(1).sum()
