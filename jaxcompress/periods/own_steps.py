@@ -59,10 +59,10 @@ def restarted(
     own, first = state.inner.value, inner.init(anchor)
     keeps = all_finite(state.params.value) & ~_lost(own, first)
 
-    def chosen(own, first):
-        return own if _is_counter(own) else jnp.where(keeps, own, first)
+    def anew(own):
+        return jax.tree.map(lambda own, first: own if _is_counter(own) else first, own, first)
 
-    return PerWorker(jax.tree.map(chosen, own, first))
+    return PerWorker(changed_if(~keeps, anew, own))
 
 
 def _lost(new: Any, old: Any) -> jax.Array:
@@ -89,7 +89,8 @@ def changed_if(due: jax.Array, change: Callable[[Any], Any], value: Any) -> Any:
     """
 
     def one_round(carry):
-        return False, jax.tree.map(vary_like, change(carry[1]), carry[1])
+        again = vary_like(jnp.bool_(False), carry[0])
+        return again, jax.tree.map(vary_like, change(carry[1]), carry[1])
 
     return lax.while_loop(lambda carry: carry[0], one_round, (due, value))[1]
 

@@ -278,6 +278,26 @@ def test_a_step_does_not_copy_the_state_of_the_inner_optimizer():
     assert len(re.findall(rf"f32\[(?:1,)?{size}\]\S* copy\(", entry)) <= 1  # of the parameters
 
 
+def test_a_program_grows_with_the_arrays_and_not_with_their_square():
+    """Whether all arrays are finite is found once, not anew for each array."""
+    mesh = data_mesh(2)
+    optimizer = local_updates(optax.adam(0.02), optax.sgd(1.0), compress(dense()), 3)
+
+    def loss_fn(params, batch):
+        return sum(jnp.sum(x**2) for x in jax.tree.leaves(params)) * batch[0]
+
+    def logical(arrays):
+        params = replicate([np.ones(2000 + i, np.float32) for i in range(arrays)], mesh)
+        state, extra = init_state(optimizer, params, mesh), rows_of_workers((), mesh)
+        step = make_local_step(loss_fn, optimizer, mesh)
+        batch = shard_batch(np.ones(2, np.float32), mesh)
+        text = step.lower(params, state, extra, batch).compile().as_text()
+        return len(re.findall(r" (?:and|or)\(", text))
+
+    few, many = logical(10), logical(30)
+    assert many < 4 * few
+
+
 def mean_of_squares(params, batch):
     return jnp.mean(jnp.square(predict(params, batch) - batch))
 
