@@ -12,7 +12,15 @@ from jaxcompress.base import AxisName, Compressor
 from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.collectives.finiteness import nan_unless
 from jaxcompress.feedback.memories import where_finite, zeros_like_memory
-from jaxcompress.ops.trees import array_bits, buckets, mask, merge_masked, tree_bits, widened
+from jaxcompress.ops.trees import (
+    array_bits,
+    buckets,
+    in_dtype_of,
+    mask,
+    merge_masked,
+    tree_bits,
+    widened,
+)
 from jaxcompress.routing.adaptive_states import given_names, with_given
 from jaxcompress.transform_checks import (
     check_arguments,
@@ -189,17 +197,7 @@ def with_other_keys(state: Any, number: int | jax.Array) -> Any:
 def _as_updates(parts: list[Any], updates: Updates) -> Updates:
     """One tree from those of all parts, in the dtypes of `updates`, with its own float0 arrays."""
     mean = merge_masked(updates, *parts, mask(updates, jax.tree.map(is_float0, updates)))
-    return jax.tree.map(_in_dtype_of, mean, updates)
-
-
-def _in_dtype_of(mean: jax.Array, x: jax.Array) -> jax.Array:
-    """In float16 a mean that has left the error memories must not become infinite."""
-    if x.dtype == jax.dtypes.float0:
-        return mean
-    if x.dtype == jnp.float16:
-        largest = float(jnp.finfo(x.dtype).max)
-        mean = jnp.where(jnp.isfinite(mean), jnp.clip(mean, -largest, largest), mean)
-    return mean.astype(x.dtype)
+    return jax.tree.map(in_dtype_of, mean, updates)
 
 
 def _is_masked(x: Any) -> bool:

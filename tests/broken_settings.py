@@ -8,6 +8,7 @@ BROKEN = {
     "context": [0],
     "learning_rate": [0.0, -1.0, INF, NAN],
     "momentum": [-0.1, 1.0, NAN],
+    "freeze_step": [0, -1],
     "weight_decay": [-1e-4, INF, NAN],
     "epochs": [0.0, INF, NAN],
     "warmup_epochs": [-1.0, 3.0, NAN],

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("stopped before the first step", file=sys.stderr)
+        print("stopped", file=sys.stderr)
         return 128 + signal.SIGINT
     except Exception as error:
         if jaxcompress.is_connection_error(error):

@@ -81,10 +81,10 @@ class Config:
         "onebit_lamb",
         "zero_one_adam",
     ] = "sgd"
-    """Update rule for the averaged gradient. muon is for matrices, with adamw for all else. dgc is
-    sgd with its momentum on each worker, before the compressor. onebit_adam, onebit_lamb and
-    zero_one_adam begin with dense steps, and then send their momentum by the compressor, which
-    needs an error memory: "error_feedback(sign())".
+    """Update rule for the averaged gradient. muon is for kernels of two axes, with adamw for all
+    else. dgc is sgd with its momentum on each worker, before the compressor. onebit_adam,
+    onebit_lamb and zero_one_adam begin with dense steps, and then send their momentum by the
+    compressor, which needs an error memory: "error_feedback(sign())".
     """
     momentum: float = 0.9
     """Momentum of sgd, rmsprop and dgc, in [0, 1); not used by others."""
@@ -104,8 +104,8 @@ class Config:
     each worker's gradient is clipped at clip_norm.
     """
     weight_decay: float = 0.0
-    """Weight decay of the kernels, at least 0 and finite: an L2 gradient for sgd, rmsprop, adam
-    and dgc, otherwise decoupled. Biases and normalization layers never decay.
+    """Weight decay, at least 0 and finite: an L2 gradient for sgd, rmsprop, adam and dgc, otherwise
+    decoupled. Biases and normalization layers never decay.
     """
     learning_rate: float = 0.1
     """Peak learning rate, above 0 and finite."""
@@ -124,7 +124,9 @@ class Config:
     epochs: float = 3.0
     """Passes over the training data, above 0; may be fractional."""
     batch_size: int = 128
-    """Examples per step of all workers together; a multiple of the number of workers times fsdp."""
+    """Examples per step of all workers together; a multiple of the number of workers times fsdp
+    times micro_batches.
+    """
     micro_batches: int = 1
     """Parts of a worker's batch that are processed one after the other, to save memory; their
     gradients are sent once.
@@ -206,8 +208,8 @@ class Config:
     join_timeout: int = 300
     """Seconds to wait until all processes have started, at least 1."""
     step_timeout: float = 120.0
-    """Seconds without a new step, or without a sign of life of a process, after which all processes
-    end and name it; at least 10.
+    """With several processes: seconds without a new step, or without a sign of life of a process,
+    after which all end and name it; at least 10.
     """
     supervise: bool = False
     """Whether to start num_processes processes on this machine, and to start them again from the

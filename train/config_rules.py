@@ -31,6 +31,7 @@ RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
         "at least 0 and less than epochs",
         lambda c: 0 <= c.warmup_epochs < c.epochs,
     ),
+    "freeze_step": ("at least 1", lambda c: _is_count(c.freeze_step)),
     "decay_epochs": (
         "increasing, each above warmup_epochs",
         lambda c: _is_increasing((c.warmup_epochs, *c.decay_epochs)),
@@ -81,7 +82,8 @@ def check_config(config: Config) -> None:
     """Raises an `InputError` for the first rule that `config` breaks."""
     for field, (rule, holds) in RULES.items():
         if not holds(config):
-            context = f" with epochs={config.epochs}" if "epochs" in rule else ""
+            beside = {"warmup_epochs": "epochs", "decay_epochs": "warmup_epochs"}.get(field)
+            context = "" if beside is None else f" with {beside}={getattr(config, beside)}"
             value = repr(getattr(config, field))
             value = value if len(value) <= 60 else f"{value[:59]}…"
             advice = ""
@@ -92,6 +94,11 @@ def check_config(config: Config) -> None:
         raise InputError(
             f"decay_epochs needs schedule=step; got schedule={config.schedule}. Remove"
             " decay_epochs, or use --schedule step."
+        )
+    if config.schedule == "step" and not config.decay_epochs:
+        raise InputError(
+            "schedule=step changes the rate at decay_epochs; got none. Give --decay-epochs, or use"
+            " --schedule constant."
         )
     if config.optimizer == "dgc" and config.masking and config.nodes not in (None, 1):
         raise InputError(
@@ -110,11 +117,28 @@ def check_config(config: Config) -> None:
         check_vmap(config)
     if config.devices_per_worker > 1:
         check_shards(config)
+    check_model_size(config)
     check_period(config)
     if config.compressor == AUTO:
         check_auto(config)
     if config.workers is not None:
         check_batch_size(config, config.workers)
+
+
+def check_model_size(config: Config) -> None:
+    """Raises an `InputError` for a size of the transformer that the run has no use for."""
+    for field in ("width", "layers", "heads", "scan_layers"):
+        value = getattr(config, field)
+        if config.model != "transformer" and value != getattr(Config(), field):
+            raise InputError(
+                f"{field} is of the transformer; got {field}={value} for {config.model}. Use"
+                " --model transformer, or omit it."
+            )
+    if config.optimizer == "muon" and config.scan_layers:
+        raise InputError(
+            "muon is for matrices, and scan_layers stacks those of all layers in one array. Use"
+            " another --optimizer, or --no-scan-layers."
+        )
 
 
 def check_vmap(config: Config) -> None:

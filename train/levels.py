@@ -11,6 +11,7 @@ from train.metrics import level_metrics
 from train.optimizer import MOMENTUM_SENDERS
 from train.processes import Mesh, axes_of
 from train.program import BytesPerStep
+from train.startup import CHOOSING
 
 
 def adaptive_states(opt_state: Any) -> list[jaxcompress.AdaptiveState]:
@@ -22,22 +23,36 @@ def adaptive_states(opt_state: Any) -> list[jaxcompress.AdaptiveState]:
     return [node for node in jax.tree.leaves(opt_state, is_leaf=found) if found(node)]
 
 
-def counted_levels(config: Config, states: list[jaxcompress.AdaptiveState]) -> int:
+def counted_levels(
+    config: Config,
+    compressor: jaxcompress.Compressor,
+    states: list[jaxcompress.AdaptiveState],
+) -> int:
     """The levels whose bytes are counted one by one, those of a single `adaptive`; else 0.
 
     Several have levels of their own, and so have the buckets and shards of one. Optimizers that
-    send their momentum begin with dense steps. Then all steps count as those that send the most.
+    send their momentum begin with dense steps, and other compressors with choices have as many
+    branches. Then all steps count as those that send the most.
     """
-    (one, *others) = states or [None]
-    if one is None or others or one.level.ndim or config.optimizer in MOMENTUM_SENDERS:
+    calls = [one.call for one in jaxcompress.walk(compressor)]
+    choosing = CHOOSING | {jaxcompress.acp_sgd}
+    choices = [call for call in calls if call is not None and call.constructor in choosing]
+    if len(choices) != 1 or len(states) != 1 or config.optimizer in MOMENTUM_SENDERS:
         return 0
-    return one.steps.size
+    return 0 if states[0].level.ndim else states[0].steps.size
 
 
 def first_rate(opt_state: Any, mesh: Mesh) -> dict[str, jax.Array]:
     """What a step is given beside the batch: the rate of the link, if a rule needs it."""
-    needed = any("bandwidth" in state.given for state in adaptive_states(opt_state))
-    return {"bandwidth": _placed(np.nan, mesh)} if needed else {}
+    return {"bandwidth": _placed(np.nan, mesh)} if _needs_rate(opt_state) else {}
+
+
+def _needs_rate(opt_state: Any) -> bool:
+    """Whether a rule asks for the rate of the link, also one inside a level of another."""
+    return any(
+        "bandwidth" in state.given or _needs_rate(state.inner)
+        for state in adaptive_states(opt_state)
+    )
 
 
 class LinkRate:

@@ -117,15 +117,19 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
             dense = build(dataclasses.replace(config, period=None), jaxcompress.dense())[1]
         adaptives = adaptive_states(state.opt_state)
         choices = has_choices(config, compressor) or bool(adaptives)
-        sent = count_bytes(program, dense, choices, counted_levels(config, adaptives), plan)
+        levels = counted_levels(config, compressor, adaptives)
+        sent = count_bytes(program, dense, choices, levels, plan)
         take_step, end_period = program.compile(), None
         if config.period is not None and plan.total % config.period:
             end_period = program.compile_end()
+        like = state.shapes()
+        del variables
         if checkpoints is not None and progress.data is not None:
-            state = restore_state(checkpoints, state, run.saved_workers, mesh)
+            del state  # a restored one needs its memory
+            state = restore_state(checkpoints, like, run.saved_workers, mesh)
             batches.set_state(progress.data)
-        del variables  # a restored state needs no memory for the initial one
-        kept = max(plan.per_epoch, plan.log_every, config.max_skipped_steps + 1)
+        # A look at the history, once in `log_every` steps, sees every row of skipped steps whole.
+        kept = max(plan.per_epoch, plan.log_every + config.max_skipped_steps)
         history = History(kept, progress.history, progress.skipped)
         reporter.introduce(state.params, sent)
         link = LinkRate(state.opt_state, mesh, config.measure_bandwidth_every_steps)
@@ -176,12 +180,14 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
             if plan.is_due(step, plan.log_every):
                 # Counted from the step alone, so that a resumed run logs the same means.
                 train_loss, accuracy = history.mean((step - 1) % plan.log_every + 1)
+                # A skipped step leaves the schedule where it is, unless there is a period.
+                scheduled = step - 1 - (0 if config.period else history.skipped())
                 now = time.monotonic()
                 values = {
                     "epoch": step / plan.per_epoch,
                     "train_loss": train_loss,
                     "train_accuracy": accuracy,
-                    "learning_rate": jnp.asarray(schedule(step - 1)).item(),
+                    "learning_rate": jnp.asarray(schedule(scheduled)).item(),
                     "bytes_sent": bytes_until(step),  # by one worker since the start
                     "skipped_steps": history.skipped(),
                     **compression_metrics(state.opt_state),

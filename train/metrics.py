@@ -34,7 +34,7 @@ class Summary(TypedDict):
     workers: int  # number of workers that average, at the end of the run
     compressor: str  # in canonical notation
     # sent by one worker in one step, by the compiled program; for a switch, the largest choice;
-    # over a period the average
+    # with a period, the average over the run
     bytes_per_step: float
     final_bytes_per_step: float  # the same for the last choice of a switch
     # sent in each step with the compressor `dense()` and without a period

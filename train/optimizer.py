@@ -1,5 +1,7 @@
 """The optimizer of a run: the Optax chain around `jaxcompress.compress`, and the learning rate."""
 
+from typing import Any
+
 import jax
 import optax
 from optax import Params
@@ -68,14 +70,13 @@ def make_chain(
     if config.optimizer == "adamw":
         adamw = optax.adamw(schedule, weight_decay=config.weight_decay, mask=is_kernel)
         return optax.chain(average, *clip, adamw)
+    decay = optax.add_decayed_weights(config.weight_decay, mask=is_kernel)
+    rate = optax.scale_by_learning_rate(schedule)
     if config.optimizer == "muon":
-        muon = optax.contrib.muon(
-            schedule, weight_decay=config.weight_decay, weight_decay_mask=is_kernel
-        )
-        return optax.chain(average, *clip, muon)
+        # Its own decay would leave out what it gives to AdamW. At rate 1 it returns minus the step.
+        muon = optax.contrib.muon(1.0, muon_weight_dimension_numbers=matrices)
+        return optax.chain(average, *clip, muon, optax.scale(-1.0), decay, rate)
     if config.optimizer == "sign_sgd":
-        decay = optax.add_decayed_weights(config.weight_decay, mask=is_kernel)
-        rate = optax.scale_by_learning_rate(schedule)
         return optax.chain(average, optax.scale_by_sign(), decay, rate)
     momentum = config.momentum or None
     if config.optimizer == "adam":
@@ -84,7 +85,6 @@ def make_chain(
         rule = optax.rmsprop(schedule, momentum=momentum, nesterov=config.nesterov)
     else:
         rule = optax.sgd(schedule, momentum=momentum, nesterov=config.nesterov)
-    decay = optax.add_decayed_weights(config.weight_decay, mask=is_kernel)
     return optax.chain(average, *clip, decay, rule)
 
 
@@ -120,11 +120,26 @@ def _local_clip(config: Config, axes: Axes) -> list[optax.GradientTransformation
 
 
 def is_kernel(params: Params) -> Params:
-    """True for the parameters that decay: those with two axes or more.
+    """True for the parameters that decay: all but biases and the scales of normalization layers.
 
-    Biases and the scales of normalization layers have one.
+    Their names tell. Their axes do not: the biases of attention have two, and all those of layers
+    that `scan_layers` stacks have one more.
     """
-    return jax.tree.map(lambda param: param.ndim > 1, params)
+
+    def decays(path: tuple, param: jax.Array) -> bool:
+        del param
+        return jax.tree_util.keystr(path[-1:], simple=True) not in ("bias", "scale")
+
+    return jax.tree_util.tree_map_with_path(decays, params)
+
+
+def matrices(params: Params) -> Any:
+    """How Muon reads each parameter: kernels of two axes as matrices; None for all others."""
+
+    def numbers(kernel: bool, param: jax.Array) -> Any:
+        return optax.contrib.MuonDimensionNumbers() if kernel and param.ndim == 2 else None
+
+    return jax.tree.map(numbers, is_kernel(params), params)
 
 
 def make_schedule(config: Config, steps_per_epoch: int, total_steps: int) -> optax.Schedule:
@@ -136,10 +151,10 @@ def make_schedule(config: Config, steps_per_epoch: int, total_steps: int) -> opt
         )
     elif config.schedule == "step":
         # `join_schedules` counts from the end of the warm-up, the config from the start of the run.
-        decays = {
-            round(epoch * steps_per_epoch) - warmup_steps: config.decay_rate
-            for epoch in config.decay_epochs
-        }
+        decays: dict[int, float] = {}
+        for epoch in config.decay_epochs:
+            step = round(epoch * steps_per_epoch) - warmup_steps
+            decays[step] = decays.get(step, 1.0) * config.decay_rate
         after = optax.piecewise_constant_schedule(config.learning_rate, decays)
     else:
         after = optax.constant_schedule(config.learning_rate)

@@ -13,7 +13,7 @@ from jax.experimental import multihost_utils
 
 import jaxcompress
 from train.config import Config
-from train.errors import InputError, user_input
+from train.errors import FaultError, InputError, user_input
 from train.process_rules import check_workers
 
 Mesh = jax.sharding.Mesh | jaxcompress.VirtualMesh
@@ -26,15 +26,18 @@ LATE_SECONDS = 5.0
 
 def join_processes(config: Config) -> None:
     """Connects to the other processes, if any, and makes the virtual devices of a CPU."""
-    with waiting_line(config), user_input():
-        processes = jaxcompress.initialize_processes(
-            config.coordinator,
-            config.num_processes,
-            config.process_id,
-            join_timeout=config.join_timeout,
-            # JAX aborts with a stack trace, so the watchdog must come first.
-            heartbeat_timeout=math.ceil(config.step_timeout) + 60,
-        )
+    try:
+        with waiting_line(config), user_input():
+            processes = jaxcompress.initialize_processes(
+                config.coordinator,
+                config.num_processes,
+                config.process_id,
+                join_timeout=config.join_timeout,
+                # JAX aborts with a stack trace, so the watchdog must come first.
+                heartbeat_timeout=math.ceil(config.step_timeout) + 60,
+            )
+    except OSError as error:  # others are late, or a port is not free: later it may succeed
+        raise FaultError(str(error)) from error
     if config.workers is not None and not config.vmap:
         check_workers(config.workers, processes)
         with user_input("workers"):

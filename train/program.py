@@ -23,6 +23,12 @@ class TrainState(NamedTuple):
     # running statistics of BatchNorm; empty without. With a period each worker's own, (workers, …)
     batch_stats: Any
 
+    def shapes(self) -> "TrainState":
+        """The shape, the dtype and the place of every array."""
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), self
+        )
+
     def shared_stats(self) -> Any:
         """The running statistics with which the model is evaluated: the mean over workers."""
         own = isinstance(self.batch_stats, jaxcompress.PerWorker)
@@ -82,10 +88,7 @@ def build_program(
         state = TrainState(params, opt_state, batch_stats)
         given = first_given(opt_state, mesh)
         lowered = lower(mesh, given, *state, shards).lower()
-    shapes = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
-    )
-    compile_end = functools.partial(_compile_end, optimizer, shapes, mesh)
+    compile_end = functools.partial(_compile_end, optimizer, state.shapes(), mesh)
     if isinstance(mesh, jaxcompress.VirtualMesh):
         # Workers on one device send nothing, so the traffic is that of as many devices.
         jaxpr = lower(mesh.abstract, given, *state, shards).jaxpr

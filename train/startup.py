@@ -13,7 +13,7 @@ from train.config_rules import AUTO, check_batch_size, check_config
 from train.data.registry import DATASETS, TEXTS
 from train.errors import InputError, unknown, user_input
 from train.models.build_model import IMAGE_MODELS, MODELS, TEXT_MODELS
-from train.optimizer import MOMENTUM_SENDERS
+from train.optimizer import MOMENTUM_SENDERS, local_momentum
 from train.processes import (
     Axes,
     Mesh,
@@ -29,7 +29,8 @@ from train.workdir import open_workdir
 
 # Each process may have its own values of these; all other settings must be equal.
 _MAY_DIFFER_BETWEEN_PROCESSES = {"process_id", "coordinator", "data_dir", "workdir", "verbose"}
-# These may change when a run is resumed, since they change none of the numbers that it computes.
+# These may change when a run is resumed, since they change none of the numbers that it computes,
+# except through a rate of the link that `adaptive` reads.
 _MAY_CHANGE_ON_RESUME = _MAY_DIFFER_BETWEEN_PROCESSES | {
     "name",
     "num_processes",
@@ -50,6 +51,10 @@ _MAY_CHANGE_ON_RESUME = _MAY_DIFFER_BETWEEN_PROCESSES | {
     # `restore_state` makes the state of other workers.
     "workers",
 }
+
+
+# What chooses between compressors during a run.
+CHOOSING = frozenset({jaxcompress.switch, jaxcompress.dgc_warmup, jaxcompress.adaptive})
 
 
 class Run(NamedTuple):
@@ -144,13 +149,13 @@ def has_choices(config: Config, compressor: jaxcompress.Compressor) -> bool:
     A switch moves from one compressor to the next, and adaptive to any; some optimizers begin with
     dense steps.
     """
-    choosing = jaxcompress.switch, jaxcompress.dgc_warmup, jaxcompress.adaptive
-    switches = contains(compressor, *choosing)
-    return switches or config.optimizer in MOMENTUM_SENDERS
+    return contains(compressor, *CHOOSING) or config.optimizer in MOMENTUM_SENDERS
 
 
 def check_memory(config: Config, compressor: jaxcompress.Compressor) -> None:
-    """Raises an `InputError` if an optimizer sends its momentum by a compressor without memory."""
+    """Raises an `InputError` for an optimizer that needs a memory in the compressor, or its own."""
+    with user_input():
+        local_momentum(config, compressor)
     if config.optimizer in MOMENTUM_SENDERS and not (compressor.has_memory or is_dense(compressor)):
         raise InputError(
             f"--optimizer {config.optimizer} sends its momentum, which needs an error memory; got"

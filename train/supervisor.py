@@ -66,7 +66,7 @@ def supervise(config: Config, arguments: Sequence[str]) -> int:
             say(f"generation {generation}: {processes} processes, {start}")
             rejoin = config.rejoin_seconds if processes < config.num_processes else None
             commands = command_lines(config, arguments, processes)
-            # A process that hangs is found by its own watchdog first.
+            # Of several processes one that hangs is found by the watchdogs first.
             patience = config.step_timeout + GRACE_SECONDS
             ended = run_generation(commands, rejoin, request, patience)
             if ended.code == 0:
@@ -108,7 +108,6 @@ def workers_of_process(config: Config) -> int:
 
 def command_lines(config: Config, arguments: Sequence[str], processes: int) -> list[list[str]]:
     """One command for each process; options given last override those before."""
-    workers = processes * workers_of_process(config)
     address = f"127.0.0.1:{free_port()}"
     cluster = [
         "--no-supervise",
@@ -119,15 +118,9 @@ def command_lines(config: Config, arguments: Sequence[str], processes: int) -> l
         "--num-processes",
         str(processes),
     ]
-    common = [
-        sys.executable,
-        "-m",
-        "train.supervised",
-        *arguments,
-        *cluster,
-        "--workers",
-        str(workers),
-    ]
+    common = [sys.executable, "-m", "train.supervised", *arguments, *cluster]
+    if config.workers is not None or config.num_processes != 1:  # else one drives all devices
+        common += ["--workers", str(processes * workers_of_process(config))]
     return [[*common, "--process-id", str(rank)] for rank in range(processes)]
 
 
@@ -148,7 +141,8 @@ def run_generation(
     told_at, first_at = None, None
     try:
         for rank, command in enumerate(commands):
-            running[rank] = subprocess.Popen(command)
+            # In a group of its own, or Ctrl-C would reach it too, and SIGTERM come as the second.
+            running[rank] = subprocess.Popen(command, process_group=0)
         while running:
             time.sleep(_POLL_SECONDS)
             now = time.monotonic()

@@ -79,8 +79,7 @@ def short(method: str) -> str:
     dense.
     """
     text = DENSE_EMBEDDINGS.sub(r"\1", method)
-    inner = re.fullmatch(r"error_feedback\((.*)\)", text)
-    return inner[1] if inner else text
+    return re.sub(r"^error_feedback\((.*)\)(, once in \d+ steps)?$", r"\1\2", text)
 
 
 def _expression(method: str) -> str:

@@ -26,12 +26,13 @@ import tyro
 import jaxcompress
 from benchmarks.common.environment import environment
 from benchmarks.common.filters import matches
-from benchmarks.common.pages import markdown
+from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Results, Row, position
 from benchmarks.common.training_tasks import TASKS, training_steps
 from benchmarks.convergence.plot import plot
 
 WORKERS, STEPS, EVERY = 4, 500, 50
+UNTRAINED = 10.0  # nats per label: far beyond a model that guesses
 COMPRESSORS = [
     "dense()",
     *(f"error_feedback(top_k({density}))" for density in (0.1, 0.01, 0.001)),
@@ -52,8 +53,10 @@ COMPRESSORS = [
         "error_feedback(int4())",
         "error_feedback(rotated(int2()))",
     ),
+    *(f"error_feedback(eden({bits}))" for bits in (1, 2, 4)),
     *("qsgd(4)", "natural()", "terngrad()", "control_variate(qsgd(2), 0.1)"),
 ]
+PAGE = REPOSITORY / "docs" / "choosing.md"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +69,7 @@ class Options:
 
 
 def main(options: Options) -> None:
-    """Trains, saves after each run, and prints the table."""
+    """Trains, saves after each run, and writes the table."""
     about = environment()
     texts = [text for text in COMPRESSORS if matches(text, options.only)]
     for task in TASKS:
@@ -77,7 +80,7 @@ def main(options: Options) -> None:
             RESULTS.save([row])
             print(f"{task}, {text}: loss {row['loss']}, {row['bytes_per_step']} bytes", flush=True)
     rows = RESULTS.read()
-    print(markdown(table(rows)))
+    write_between(PAGE, "convergence", markdown(table(rows)))
     print(plot(rows, RESULTS.picture))
 
 
@@ -111,17 +114,21 @@ def run(name: str, text: str) -> Row:
 
 def table(rows: list[Row]) -> list[Row]:
     """A row per compressor: its loss and its saving of bytes on each task."""
-    found = {(row["compressor"], row["task"]): row for row in rows}
-    tasks = [task for task in TASKS if any(row["task"] == task for row in rows)]
-    lines = []
-    for text in dict.fromkeys(row["compressor"] for row in rows):
-        cells = {task: found.get((text, task)) for task in tasks}
-        shown = {
-            task: f"{one['loss']} ({one['times_fewer']}×)" if one else ""
-            for task, one in cells.items()
-        }
-        lines.append({"compressor": f"`{text}`"} | shown)
-    return lines
+    found = {(row["compressor"], row["task"]): cell(row) for row in rows}
+    return [
+        {"compressor": f"`{text}`"} | {task: found.get((text, task), "–") for task in TASKS}
+        for text in COMPRESSORS
+        if any((text, task) in found for task in TASKS)
+    ]
+
+
+def cell(row: Row) -> str:
+    """The loss of a run, and how many times fewer bytes it sent; "diverges" above `UNTRAINED`."""
+    loss, times = float(row["loss"]), float(row["times_fewer"])
+    shown = f"{loss:.3f}" if loss < UNTRAINED else "diverges"
+    if times == 1:
+        return shown
+    return f"{shown} ({times:.{0 if times >= 10 else 1}f})"
 
 
 def _order(row: Row) -> tuple[int, int]:

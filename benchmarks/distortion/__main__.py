@@ -2,7 +2,7 @@
 
     python -m benchmarks.distortion                            all tasks; TFDS_DATA_DIR has the data
     python -m benchmarks.distortion --task MNIST --only qsgd   some; other rows stay
-    python -m benchmarks.distortion --task none                table and plot of the file
+    python -m benchmarks.distortion --task none                tables and plot of the file
 
 The gradients are captured while small networks train (`benchmarks.distortion.captured_gradients`).
 Each compressor gets the gradients of one worker, without an error memory, and compresses every
@@ -12,7 +12,8 @@ rounding, so another machine or version has other gradients at step 1,000. The c
 - `bits_per_entry`: the bits of the message divided by the number of entries.
 - `relative_error`: ``|x - sent|^2 / |x|^2`` over all arrays, the mean of `DRAWS`. Above 1, a
   compressor adds more than it sends. The error of an unbiased compressor averages out; inside an
-  error memory it grows.
+  error memory it grows. Low rank has its warm start from two earlier steps on the same gradient;
+  in training, gradients change in between.
 
 The plot shows error against bits, with two bounds. One is the `k` largest entries of the whole
 model, with ``n H(k/n)`` bits of indices and 32 bits per value. The other is the Gaussian
@@ -28,7 +29,7 @@ import tyro
 
 from benchmarks.common.environment import environment
 from benchmarks.common.filters import matches
-from benchmarks.common.pages import markdown
+from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Results, Row, position
 from benchmarks.common.training_tasks import TASKS
 from benchmarks.distortion.captured_gradients import STAGES, capture
@@ -54,6 +55,7 @@ COMPRESSORS = [
     *(
         "block_top_k(0.1, inner=qsgd(4))",
         "block_top_k(0.1, inner=int4())",
+        "block_top_k(0.1, inner=lloyd_max(4))",
         "top_k(0.1, inner=sign())",
     ),
     *(
@@ -84,6 +86,7 @@ COMPRESSORS = [
         "int8()",
         "int4()",
         "int2()",
+        "int2(group=64)",
         "float8()",
         "float8('e5m2')",
         "cast('bfloat16')",
@@ -100,7 +103,15 @@ COMPRESSORS = [
         "power_sgd(4, inner=cast('bfloat16'))",
         "power_sgd(4, inner=int8())",
         "power_sgd(4, inner=int4())",
+        "power_sgd(4, inner=eden(4))",
     ),
+]
+PAGE = REPOSITORY / "docs" / "choosing.md"
+SHOWN = [
+    *("top_k(0.01)", "global_top_k(0.01)", "top_k(0.1)"),
+    *("block_top_k(0.1, inner=qsgd(4))", "block_top_k(0.1, inner=int4())"),
+    *("power_sgd(1)", "power_sgd(4)", "power_sgd(4, inner=int4())"),
+    *("sign()", "rotated(sign())", "eden(1)", "eden(2)", "eden(4)", "rotated(qsgd(4))", "int4()"),
 ]
 
 
@@ -113,7 +124,7 @@ class Options:
 
 
 def main(options: Options) -> None:
-    """Measures, saves after each compressor, and prints the table."""
+    """Measures, saves after each compressor, and writes the table."""
     about = environment()
     for task in TASKS:
         if not matches(task, options.task):
@@ -136,7 +147,8 @@ def main(options: Options) -> None:
             jax.clear_caches()
             print(f"{task}: {text}", flush=True)
     rows = RESULTS.read()
-    print(markdown(_table(rows)))
+    print(markdown(table(rows, COMPRESSORS)))
+    write_between(PAGE, "distortion", markdown(table(rows, SHOWN)))
     print(plot(rows, RESULTS.picture))
 
 
@@ -161,26 +173,24 @@ def _row(task: str, stage: str, text: str, grads: Any) -> Row:
     }
 
 
-def _table(rows: list[Row]) -> list[Row]:
-    """A row per compressor: bits and error on each task.
+def table(rows: list[Row], texts: list[str]) -> list[Row]:
+    """A row per compressor: error and bits on each task, in the middle of training."""
+    middle = list(STAGES)[1]
+    found = {
+        (row["compressor"], row["task"]): f"{_short(row['relative_error'])}"
+        f" ({_short(row['bits_per_entry'])})"
+        for row in rows
+        if row["stage"] == middle
+    }
+    return [
+        {"compressor": f"`{text}`"} | {task: found.get((text, task), "–") for task in TASKS}
+        for text in texts
+        if any((text, task) in found for task in TASKS)
+    ]
 
-    The gradients are those of the middle of training.
-    """
-    texts = list(dict.fromkeys(row["compressor"] for row in rows))
-    found = {(row["compressor"], row["task"], row["stage"]): row for row in rows}
-    tasks = [task for task in TASKS if any(row["task"] == task for row in rows)]
-    stage = list(STAGES)[1]
-    table = []
-    for text in texts:
-        known = {task: found[text, task, stage] for task in tasks if (text, task, stage) in found}
-        columns = {
-            f"{task}: bits, error": f"{one['bits_per_entry']}, {one['relative_error']}"
-            for task, one in known.items()
-        }
-        table.append(
-            {"compressor": f"`{text}`"} | {f"{task}: bits, error": "" for task in tasks} | columns
-        )
-    return table
+
+def _short(number: str) -> str:
+    return f"{float(number):.2g}"
 
 
 if __name__ == "__main__":

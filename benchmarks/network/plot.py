@@ -31,7 +31,7 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> Path:
         else:
             axes.set_visible(False)
     figure.suptitle(
-        "ms to average ResNet-50's gradients (●: jaxcompress, in error_feedback; ◆: PyTorch)\n"
+        "ms to average ResNet-50's gradients (●: jaxcompress; ◆: PyTorch)\n"
         "line: from communication alone to the whole average; grey tick: floor of the link",
         fontsize=11,
     )
@@ -59,8 +59,13 @@ def _panel(axes: Axes, rows: list[dict[str, Any]]) -> None:
             fontsize=7,
         )
     axes.set_xscale("log")
-    axes.set_yticks(range(len(rows)), [short(row["method"]) for row in rows], fontsize=7)
+    axes.set_yticks(range(len(rows)), [_label(row["method"]) for row in rows], fontsize=7)
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _label(method: str) -> str:
+    """An expression without `error_feedback`, or one that says that it has none."""
+    return f"{method}, no memory" if method.startswith("cast(") else short(method)

@@ -73,6 +73,7 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
         return {"losses": (means / workers).tolist()}
 
     def scores(split: str) -> dict[str, float]:
+        average_statistics(model, workers)
         sums = score_sums(model, test_batches(splits[split], config.batch_size, rank, workers))
         dist.all_reduce(sums)
         loss, correct, weight = sums.tolist()
@@ -101,6 +102,18 @@ def initial_model(config: Config, num_classes: int, example: dict[str, Any]) -> 
     model = build(config, num_classes, shape)
     load_flax(model, init_model(flax, example, config.seed)[0])
     return model
+
+
+@torch.no_grad()
+def average_statistics(model: torch.nn.Module, workers: int) -> None:
+    """Makes the running statistics of BatchNorm the means over the workers.
+
+    They are linear in those of each batch, so it is the same as averaging after every step.
+    """
+    for statistic in model.buffers():
+        if statistic.is_floating_point():  # not the number of batches
+            dist.all_reduce(statistic)
+            statistic /= workers
 
 
 @torch.no_grad()

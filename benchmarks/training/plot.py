@@ -35,9 +35,10 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
 def _panel(axes: Axes, lines: list[list[Row]]) -> None:
     """One point per compressor: the mean over seeds, with a bar from least to greatest.
 
-    Hollow points have no error memory. The best are first in the legend.
+    Hollow points have no error memory. The best are first in the legend, which numbers them.
     """
-    for line in sorted(lines, key=lambda line: statistics.fmean(map(_score, line))):
+    best_first = sorted(lines, key=lambda line: statistics.fmean(map(_score, line)))
+    for number, line in enumerate(best_first, 1):
         values = list(map(_score, line))
         mean, text = statistics.fmean(values), line[0]["compressor"]
         period = period_of(line[0])
@@ -51,7 +52,14 @@ def _panel(axes: Axes, lines: list[list[Row]]) -> None:
             capsize=3,
             color=colour(text),
             fillstyle="full" if remembers else "none",
-            label=short(text) + once if remembers else f"{text}, no memory",
+            label=f"{number}  {short(text) + once if remembers else f'{text}, no memory'}",
+        )
+        axes.annotate(
+            str(number),
+            (sent_bytes(line), mean),
+            xytext=(4, 3),
+            textcoords="offset points",
+            fontsize=6,
         )
     axes.set_xscale("log")
     if not is_text(lines[0][0]):

@@ -63,4 +63,4 @@ def importance_sampled(
         return indices, (found / jnp.where(chance > 0, chance, jnp.inf)).astype(rows.dtype)
 
     made = sparse(select, inner, functools.partial(num_kept, density), block)
-    return made._replace(contracts=1 / density - 1 < 0.5)
+    return made._replace(contracts=made.contracts and 1 / density - 1 < 0.5)

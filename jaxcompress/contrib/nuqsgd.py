@@ -1,5 +1,7 @@
 """Stochastic quantisation to powers of two times the norm of a group."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -32,8 +34,8 @@ def nuqsgd(bits: int, group: int = 512) -> Compressor:
     ``E|residual|^2 <= (1/8 + min(l sqrt(g), l^2 g / 4)) |x|^2`` with the smallest level
     ``l = 2^-s`` and groups of g. Zeros stay zeros. A group with an infinite or NaN entry decodes to
     NaN. From 4 bits on, the bound is 0.16 for groups of 512, and the compressor also works inside
-    `error_feedback`. With 2 or 3 bits the bound is above 1, and `error_feedback` refuses the
-    compressor: use `control_variate`, or `int2`, which rounds to the nearest level.
+    `error_feedback`. Where the bound is 1 or more, as with 2 or 3 bits, `error_feedback` refuses
+    the compressor: use `control_variate`, or `int2`, which rounds to the nearest level.
 
     Args:
       bits: Bits of one entry, from 2 (levels -1, 0, 1) to 8.
@@ -82,8 +84,10 @@ def nuqsgd(bits: int, group: int = 512) -> Compressor:
         value = in_groups(signed, group) * scale[:, None]
         return value.ravel()[: like.size].reshape(like.shape).astype(like.dtype)
 
-    # With 2 or 3 bits most entries lie below the smallest level.
-    return gathered(Codec(encode, decode, chunk=group), contracts=bits > 3)
+    # With 2 or 3 bits, or in large groups, most entries lie below the smallest level.
+    smallest = 2.0 ** (1 - last)
+    bound = 1 / 8 + min(smallest * math.sqrt(group), smallest**2 * group / 4)
+    return gathered(Codec(encode, decode, chunk=group), contracts=bound < 1)
 
 
 def _power_of_two(exponent: jax.Array) -> jax.Array:

@@ -83,9 +83,11 @@ def top_k_indices_by_sample(
     stride = max(1, round(1 / sample))
     if length < LONG or stride == 1 or density > 0.25 or density * (length // stride) < FEWEST:
         return sorted_top_k_indices(rows, density)
-    return jax.vmap(lambda key, row: _of_row(key, row, density, stride))(
-        jax.random.split(key, rows.shape[0]), rows
-    )
+    found = [
+        _of_row(one, rows[i], density, stride)
+        for i, one in enumerate(jax.random.split(key, rows.shape[0]))
+    ]
+    return jnp.stack(found)  # under `vmap`, a `cond` would run both of its branches
 
 
 def _of_row(key: jax.Array, row: jax.Array, density: float, stride: int) -> jax.Array:

@@ -45,8 +45,9 @@ def initialize_processes(
       could no longer be made.)
 
     Raises:
-      ValueError: if only some of the first three are given, they contradict each other, the
-        coordinator's port is in use, or processes are missing after `join_timeout`.
+      ValueError: if only some of the first three are given, or they contradict each other.
+      TimeoutError: if processes are missing after `join_timeout`.
+      OSError: if the coordinator's port is in use.
     """
     given = (coordinator, num_processes, process_id)
     if any(one is not None for one in given):
@@ -67,7 +68,7 @@ def initialize_processes(
 
 
 def _join(given: tuple, join_timeout: int, heartbeat_timeout: int) -> None:
-    """Calls ``jax.distributed.initialize``; raises what it raises, and a ValueError if it waits.
+    """Calls ``jax.distributed.initialize``; raises what it raises, and TimeoutError if it waits.
 
     JAX ends the process with a stack trace when its own time is over, so it gets far more.
     """
@@ -90,7 +91,7 @@ def _join(given: tuple, join_timeout: int, heartbeat_timeout: int) -> None:
         raise errors[0]
     if thread.is_alive():
         coordinator, num_processes, process_id = given
-        raise ValueError(
+        raise TimeoutError(
             f"not all processes have joined at {coordinator or 'the coordinator'} within"
             f" {join_timeout} s; this is process {process_id} of {num_processes}. Start all, each"
             " with its own process_id and all with one coordinator."
@@ -98,14 +99,14 @@ def _join(given: tuple, join_timeout: int, heartbeat_timeout: int) -> None:
 
 
 def _check_port(coordinator: str) -> None:
-    """ValueError if process 0 cannot listen on its port: gRPC's own error does not name it."""
+    """OSError if process 0 cannot listen on its port: gRPC's own error does not name it."""
     port = int(coordinator.rpartition(":")[2])
     try:
         # As gRPC does, on all addresses.
         socket.create_server(("", port)).close()
     except OSError as error:
         why = os.strerror(error.errno or 0)  # without the address that Python adds
-        raise ValueError(
+        raise OSError(
             f"process 0 cannot listen at its coordinator {coordinator}: {why}."
             " End the program that uses the port, or give another one to all processes."
         ) from error

@@ -21,7 +21,9 @@ def with_extra(loss_fn: Callable) -> Callable:
         signature = inspect.signature(loss_fn)
     except ValueError:
         return loss_fn  # some callables have no signature
-    named = [x for x in signature.parameters.values() if x.kind is not x.VAR_POSITIONAL]
+    named = [
+        x for x in signature.parameters.values() if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)
+    ]
     required = [x for x in named if x.default is x.empty]
     if _takes(signature, 3) and len(required) != 2:
         return loss_fn

@@ -12,14 +12,14 @@ from jax.core import Tracer
 from jax.sharding import AbstractMesh
 from jax.sharding import PartitionSpec as P
 
-from jaxcompress.base import AxisName, PerWorker
+from jaxcompress.base import AxisName
 from jaxcompress.distributed.equality import assert_equal_across_processes
 from jaxcompress.distributed.momentum_check import check_one_momentum
 from jaxcompress.distributed.offload import check_memory_kind
 from jaxcompress.distributed.replicas import assert_replicas_equal
 from jaxcompress.distributed.shard_checks import check_placed
 from jaxcompress.distributed.shards import parameter_specs
-from jaxcompress.distributed.specs import state_shardings
+from jaxcompress.distributed.specs import is_per_worker, state_shardings
 from jaxcompress.distributed.virtual import AnyMesh, VirtualMesh, sharding
 from jaxcompress.ops.trees import path_text
 
@@ -40,7 +40,8 @@ def shard_batch(batch: Any, mesh: AnyMesh, axis_name: AxisName = "data") -> Any:
       batch: A tree of arrays, whose first axis counts this process's rows.
       mesh: The mesh.
       axis_name: The axis, or axes, over which rows are split: those of the workers, and for a
-        fully sharded model also those of its shards.
+        fully sharded model also those of its shards. Processes whose devices belong to one part of
+        the rows must give the same ones: nothing compares them.
 
     Raises:
       ValueError: if the rows do not divide evenly among this process's workers, or an array has no
@@ -110,7 +111,14 @@ def init_state(
     shardings = state_shardings(shapes, params, mesh, axis_name, memory_kind)
     check_placed(params, parameter_specs(shapes))
     if _has_several_processes(mesh) and not _is_traced(params):
-        assert_equal_across_processes({})
+        kinds = {"parameter": params, "optimizer state": shapes}
+        assert_equal_across_processes(
+            {
+                f"{kind} {path_text(path)!r}": f"{x.dtype}{list(x.shape)}"
+                for kind, tree in kinds.items()
+                for path, x in jax.tree_util.tree_leaves_with_path(tree)
+            }
+        )
         assert_replicas_equal(params, mesh)
 
     def init(params):
@@ -121,9 +129,7 @@ def init_state(
     state = jax.jit(init, out_shardings=shardings)(params)
     if _has_several_processes(mesh) and not _is_traced(params):
         # With another seed in each process, replicas would drift apart.
-        keys = jax.tree.map(
-            lambda x: x if _is_random_key(x) else None, state, is_leaf=_is_per_worker
-        )
+        keys = jax.tree.map(lambda x: x if _is_key(x) else None, state, is_leaf=is_per_worker)
         assert_replicas_equal(keys, mesh)
     return state
 
@@ -141,8 +147,8 @@ def expand_worker_axis(state: Any) -> Any:
 def check_worker_axis(state: Any, mesh: AnyMesh | AbstractMesh, axis_name: AxisName) -> None:
     """ValueError unless every `PerWorker` part of `state` has one row for each worker of `mesh`."""
     workers = number_of_workers(mesh, axis_name)
-    for path, node in jax.tree_util.tree_leaves_with_path(state, is_leaf=_is_per_worker):
-        rows = {x.shape[:1] for x in jax.tree.leaves(node)} if _is_per_worker(node) else set()
+    for path, node in jax.tree_util.tree_leaves_with_path(state, is_leaf=is_per_worker):
+        rows = {x.shape[:1] for x in jax.tree.leaves(node)} if is_per_worker(node) else set()
         if rows - {(workers,)}:
             raise ValueError(
                 f"the optimizer's state at {path_text(path)!r} belongs to each worker, so its"
@@ -174,9 +180,9 @@ def number_of_workers(mesh: AnyMesh | AbstractMesh, axis_name: AxisName) -> int:
 def map_per_worker(function: Callable, state: Any) -> Any:
     """Applies `function` to the arrays of `PerWorker` parts only."""
     return jax.tree.map(
-        lambda node: jax.tree.map(function, node) if _is_per_worker(node) else node,
+        lambda node: jax.tree.map(function, node) if is_per_worker(node) else node,
         state,
-        is_leaf=_is_per_worker,
+        is_leaf=is_per_worker,
     )
 
 
@@ -184,16 +190,8 @@ def _has_several_processes(mesh: AnyMesh) -> bool:
     return not isinstance(mesh, VirtualMesh) and mesh.is_multi_process
 
 
-def _is_random_key(x: Any) -> bool:
-    return isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-
-
 def _is_traced(tree: Any) -> bool:
     return any(isinstance(x, Tracer) for x in jax.tree.leaves(tree))
-
-
-def _is_per_worker(node: Any) -> bool:
-    return isinstance(node, PerWorker)
 
 
 def _is_key(x: Any) -> bool:

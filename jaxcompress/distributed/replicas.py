@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
-from jaxcompress.base import PerWorker
+from jaxcompress.distributed.specs import is_per_worker
 from jaxcompress.distributed.virtual import AnyMesh, VirtualMesh
 from jaxcompress.ops.trees import path_text
 
@@ -44,7 +44,7 @@ def assert_replicas_equal(tree: Any, mesh: AnyMesh) -> None:
     if isinstance(mesh, VirtualMesh) or mesh.size == 1:
         return
     shared = jax.tree.map(
-        lambda node: None if _is_per_worker(node) else node, tree, is_leaf=_is_per_worker
+        lambda node: None if is_per_worker(node) else node, tree, is_leaf=is_per_worker
     )
     arrays = jax.tree_util.tree_leaves_with_path(shared)
     if not arrays:
@@ -121,7 +121,3 @@ def _name(mesh: jax.sharding.Mesh, place: int) -> str:
 def _is_on(mesh: jax.sharding.Mesh, x: Any) -> bool:
     """Whether the devices of `mesh` hold `x`, on this mesh or on another of the same devices."""
     return isinstance(x, jax.Array) and x.sharding.device_set == set(mesh.devices.flat)
-
-
-def _is_per_worker(node: Any) -> bool:
-    return isinstance(node, PerWorker)

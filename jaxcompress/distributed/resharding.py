@@ -14,7 +14,7 @@ from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.distributed.offload import check_memory_kind, to_device
 from jaxcompress.distributed.placement import as_key_of, as_numpy, number_of_workers
 from jaxcompress.distributed.shards import PerShard
-from jaxcompress.distributed.specs import state_shardings
+from jaxcompress.distributed.specs import is_per_worker, state_shardings
 from jaxcompress.distributed.virtual import AnyMesh
 from jaxcompress.feedback.state_quantization import is_int8_array, read, store_to_nearest
 from jaxcompress.ops.argument_checks import check_integer
@@ -30,15 +30,16 @@ def reshard_workers(state: Any, workers: int) -> Any:
 
     Args:
       state: An optimizer's state outside a step. `PerWorker` parts are (old workers, …). Those that
-        are floating, or stored in 8 bits, keep their mean; in 8 bits and in bfloat16 up to rounding
-        to the nearest value. Others, such as counters, must be the same for all workers, and stay.
+        are floating or complex, or stored in 8 bits, keep their mean; in 8 bits and in bfloat16 up
+        to rounding to the nearest value. Others, such as counters, must be the same for all
+        workers, and stay.
       workers: The new number of workers, at least 1.
 
     Returns:
       The same tree with `PerWorker` parts of (workers, …), for `place_state`.
 
     Raises:
-      ValueError: if `workers` is below 1, or a `PerWorker` part is not floating and differs between
+      ValueError: if `workers` is below 1, or a `PerWorker` part has no mean and differs between
         workers.
     """
     check_integer("workers", workers, 1, "the new number of workers")
@@ -46,7 +47,7 @@ def reshard_workers(state: Any, workers: int) -> Any:
     def reshard(path, x):
         if is_int8_array(x):
             return _vmapped(store_to_nearest, x.scale.ndim - 1)(reshard(path, read(x)))
-        if not jnp.issubdtype(x.dtype, jnp.floating):
+        if not jnp.issubdtype(x.dtype, jnp.inexact):
             if not isinstance(x, Tracer) and (x != x[:1]).any():
                 raise ValueError(
                     f"the state at {path_text(path)!r} is {x.dtype} and differs between workers: it"
@@ -59,13 +60,13 @@ def reshard_workers(state: Any, workers: int) -> Any:
         return jnp.tensordot(shares, x, axes=1, precision=jax.lax.Precision.HIGHEST).astype(x.dtype)
 
     def of_workers(path, node):
-        if not _is_per_worker(node):
+        if not is_per_worker(node):
             return node
         return jax.tree_util.tree_map_with_path(
             lambda inside, x: reshard((*path, *inside), x), node, is_leaf=is_int8_array
         )
 
-    return jax.tree_util.tree_map_with_path(of_workers, to_device(state), is_leaf=_is_per_worker)
+    return jax.tree_util.tree_map_with_path(of_workers, to_device(state), is_leaf=is_per_worker)
 
 
 def place_state(
@@ -124,8 +125,8 @@ def _placed(x: Any, sharding: NamedSharding) -> jax.Array:
 
 def _check_rows(where: str, node: Any, workers: int) -> None:
     """ValueError unless the `PerWorker` parts of `node` have one row for each worker."""
-    parts = jax.tree.leaves(node, is_leaf=_is_per_worker)
-    own = jax.tree.leaves([part for part in parts if _is_per_worker(part)])
+    parts = jax.tree.leaves(node, is_leaf=is_per_worker)
+    own = jax.tree.leaves([part for part in parts if is_per_worker(part)])
     if wrong := sorted({np.shape(x)[:1] for x in own} - {(workers,)}):
         rows = wrong[0][0] if wrong[0] else "no"
         raise ValueError(
@@ -137,11 +138,11 @@ def _check_rows(where: str, node: Any, workers: int) -> None:
 def _check_shards(where: str, node: PerShard) -> None:
     """ValueError unless the arrays of `node` have as many shards as it says."""
     wanted = math.prod(node.sizes)
-    parts = jax.tree.leaves(node.value, is_leaf=_is_per_worker) if node.axes else []
+    parts = jax.tree.leaves(node.value, is_leaf=is_per_worker) if node.axes else []
     found = {
         np.shape(x)[axis : axis + 1]
         for part in parts
-        for axis in [int(_is_per_worker(part))]
+        for axis in [int(is_per_worker(part))]
         for x in jax.tree.leaves(part)
     }
     if wrong := sorted(found - {(wanted,)}):
@@ -168,7 +169,3 @@ def _vmapped(function: Callable, times: int) -> Callable:
 
 def _is_part(node: Any) -> bool:
     return isinstance(node, PerShard | PerWorker)
-
-
-def _is_per_worker(node: Any) -> bool:
-    return isinstance(node, PerWorker)

@@ -23,9 +23,9 @@ def state_specs(state: Any, axis_name: AxisName = "data") -> Any:
     """
 
     def specs(node):
-        return jax.tree.map(lambda _: P(axis_name), node) if _is_per_worker(node) else P()
+        return jax.tree.map(lambda _: P(axis_name), node) if is_per_worker(node) else P()
 
-    return jax.tree.map(specs, state, is_leaf=_is_per_worker)
+    return jax.tree.map(specs, state, is_leaf=is_per_worker)
 
 
 def state_shardings(
@@ -65,19 +65,19 @@ def state_shardings(
         return sharding(mesh, P(axis_name, *axes), memory_kind)
 
     def of_shards(node, *axes):
-        if _is_per_worker(node):
+        if is_per_worker(node):
             return jax.tree.map(lambda _: of_worker(*axes), node)
         return sharding(mesh, P(*axes))
 
     def one(path, node):
         if isinstance(node, PerShard):
             axes = (node.axes,) if node.axes else ()
-            parts = jax.tree.map(lambda x: of_shards(x, *axes), node.value, is_leaf=_is_per_worker)
+            parts = jax.tree.map(lambda x: of_shards(x, *axes), node.value, is_leaf=is_per_worker)
             return dataclasses.replace(node, value=parts)
-        if not _is_per_worker(node):
+        if not is_per_worker(node):
             return sharding(mesh, _spec_of_parameter(path, node.shape, known))
         return jax.tree_util.tree_map_with_path(
-            lambda end, x: of_worker(*_spec_of_parameter(path + end, x.shape, known)), node
+            lambda end, x: of_worker(*_spec_of_parameter(path + end, x.shape, known, True)), node
         )
 
     return jax.tree_util.tree_map_with_path(
@@ -102,14 +102,21 @@ def keep_placement(
 
 
 def _spec_of_parameter(
-    path: KeyPath, shape: tuple[int, ...], known: dict[KeyPath, tuple[tuple[int, ...] | None, P]]
+    path: KeyPath,
+    shape: tuple[int, ...],
+    known: dict[KeyPath, tuple[tuple[int, ...] | None, P]],
+    has_rows: bool = False,
 ) -> P:
-    """The spec of the parameter at the end of `path`, if it has this shape, or a row of it has."""
+    """The spec of the parameter at the end of `path`, if it has this shape.
+
+    With `has_rows`, an array of workers may also have one such row for each.
+    """
     # The path of parameters that are one array is empty.
     ends = (path[start:] for start in range(len(path) + 1))
     own, spec = next((known[end] for end in ends if end in known), (None, P()))
-    return spec if own in (shape, shape[1:]) else P()
+    return spec if own == shape or (has_rows and own == shape[1:]) else P()
 
 
-def _is_per_worker(node: Any) -> bool:
+def is_per_worker(node: Any) -> bool:
+    """Whether this part of a state differs between workers; for ``is_leaf`` of `jax.tree`."""
     return isinstance(node, PerWorker)

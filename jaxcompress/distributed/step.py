@@ -98,10 +98,10 @@ def make_train_step(
 
     Returns:
       ``step(params, opt_state, extra, batch, bandwidth=None) -> (params, opt_state, extra,
-      metrics)``, a jitted function. `bandwidth`, in bits per second, is for the rule of that name,
-      and the same on all processes. Parameters and `extra` are replicated over the workers,
-      `opt_state` comes from `init_state`, `batch` from `shard_batch`. Floating arrays of `extra`,
-      the metrics, and the loss (as ``metrics["loss"]``) are averaged over the workers.
+      metrics)``, a jitted function. `bandwidth`, bits per second as a float, is for the rule of
+      that name, and the same on all processes. Parameters and `extra` are replicated over the
+      workers, `opt_state` comes from `init_state`, `batch` from `shard_batch`. Floating arrays of
+      `extra`, the metrics, and the loss (as ``metrics["loss"]``) are averaged over the workers.
 
     Raises:
       ValueError: if `micro_batches` is below 1, or `loss_fn` takes other arguments. From the

@@ -143,9 +143,9 @@ class Watchdog:
         for name, text in self._client.key_value_dir_get(self._folder):
             rank, found = int(name.rpartition("/")[2]), _Row(*json.loads(text))
             if rank != self._rank and found != self._rows.get(rank):
-                self._rows[rank], self._heard_at[rank] = found, time.monotonic()
-                if found.end is not None:
+                if found.end is not None:  # first, since another thread looks for it by the row
                     self._left_at.setdefault(rank, time.monotonic())
+                self._rows[rank], self._heard_at[rank] = found, time.monotonic()
         self._answered_at = time.monotonic()
 
     def _watch(self) -> None:
@@ -195,9 +195,12 @@ class Watchdog:
         if silent := self._silent(_SILENT_SECONDS):
             return silent
         steps = {rank: row.step for rank, row in self._rows.copy().items() if row.end is None}
-        last = min(steps, key=lambda rank: steps[rank], default=self._rank)
-        where = f"process {last} is in step {steps[last]}" if last in steps else "all others left"
-        if steps.get(last, self._step) >= self._step:
+        last = min(steps, key=lambda rank: steps[rank], default=None)
+        if last is None:
+            where = "all others left"
+        elif steps[last] < self._step:
+            where = f"process {last} is in step {steps[last]}"
+        else:
             where = "all processes are in it"
         return (
             f"step {self._step} has not ended for {now - moved_at:.0f} s, and {where}; steps"

@@ -94,3 +94,13 @@ def _words_and_numbers(name: str) -> list[str | int]:
     return [
         int(part) if place % 2 else part for place, part in enumerate(re.split(r"([0-9]+)", name))
     ]
+
+
+def in_dtype_of(mean: jax.Array, x: jax.Array) -> jax.Array:
+    """`mean` in the dtype of `x`; what is finite stays so, also a large sum in float16."""
+    if x.dtype == jax.dtypes.float0:
+        return mean
+    if x.dtype == jnp.float16:
+        largest = float(jnp.finfo(x.dtype).max)
+        mean = jnp.where(jnp.isfinite(mean), jnp.clip(mean, -largest, largest), mean)
+    return mean.astype(x.dtype)

@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import optax
 
 from jaxcompress.base import AxisName, Compressor, parseable
@@ -190,16 +189,9 @@ def add_decayed_weights_with_momentum(
     """
     check_weight_decay(weight_decay, mask)
     check_momentum(momentum)
-    chosen = (
-        mask
-        if callable(mask)
-        else lambda params: jax.tree.map(lambda _: True, params) if mask is None else mask
-    )
 
     def init(params):
-        return DecayState(
-            jax.tree.map(lambda keep, p: jnp.zeros_like(p) if keep else (), chosen(params), params)
-        )
+        return DecayState(optax.tree.zeros_like(params))
 
     def update(updates, state, params=None):
         if params is None:
@@ -207,19 +199,12 @@ def add_decayed_weights_with_momentum(
                 "weight decay pulls at the parameters: call update(updates, state, params) with"
                 " them."
             )
-        keep = chosen(params)
-        pull = jax.tree.map(
-            lambda keep, p, t: momentum * t + weight_decay * p if keep else (),
-            keep,
-            params,
-            state.pull,
-        )
+        pull = jax.tree.map(lambda p, t: momentum * t + weight_decay * p, params, state.pull)
         added = jax.tree.map(
-            lambda keep, u, p, t: (
-                u + (weight_decay * p + momentum * t if nesterov else t) if keep else u
-            ),
-            *(keep, updates, params, pull),
+            lambda u, p, t: u + (weight_decay * p + momentum * t if nesterov else t),
+            *(updates, params, pull),
         )
         return added, DecayState(pull)
 
-    return optax.GradientTransformation(init, update)
+    link = optax.GradientTransformation(init, update)
+    return link if mask is None else optax.masked(link, mask)

@@ -13,6 +13,7 @@ from optax import Updates
 
 from jaxcompress.collectives.finiteness import nan_unless
 from jaxcompress.feedback.memories import gives_a_number
+from jaxcompress.feedback.momentum_correction import MomentumCorrectionState
 from jaxcompress.ops.argument_checks import check_integer, check_weight_decay, is_number, shown
 from jaxcompress.transform import CompressState
 
@@ -68,6 +69,11 @@ def momentum_steps(
                 "the averaging link is a compress(…) by itself, without other links of a chain; its"
                 f" state is {type(sending).__name__}."
             )
+        if _has_momentum(sending):
+            raise ValueError(
+                "the optimizer sends a momentum of its own, and the compressor has another one: the"
+                " two would multiply. Take error_feedback instead of momentum_correction."
+            )
         # Separate arrays: a step cannot donate the same array twice.
         count, variance_count = jnp.zeros([], jnp.int32), jnp.zeros([], jnp.int32)
         mu, nu = optax.tree.zeros_like(params), optax.tree.zeros_like(params)
@@ -103,6 +109,15 @@ def momentum_steps(
         return jax.tree.map(lambda m, v: _clip(m / (jnp.sqrt(v) + eps), most), mu, nu)
 
     return Steps(init, dense_step, compressed_step, direction)
+
+
+def _has_momentum(state: Any) -> bool:
+    """Whether `momentum_correction` is somewhere in this state."""
+
+    def found(node: Any) -> bool:
+        return isinstance(node, MomentumCorrectionState)
+
+    return any(map(found, jax.tree.leaves(state, is_leaf=found)))
 
 
 def _longest(b1: int | float, b2: int | float) -> float:

@@ -29,7 +29,8 @@ class Links(NamedTuple):
         of_axes = self.lines.get(one.axes)
         if of_axes is not None:
             return of_axes.get(one.operation) or of_axes[OTHERWISE]
-        if missing := [axis for axis in one.axes if (axis,) not in self.lines] or not one.axes:
+        missing = [axis for axis in one.axes if (axis,) not in self.lines]
+        if missing or not one.axes:
             raise ValueError(
                 f"these links are of the axes {sorted(self.lines)}, and the step sends over"
                 f" {one.axes}; missing: {missing}. Measure the mesh of the step."

@@ -115,6 +115,11 @@ def allocate(errors: np.ndarray, sizes: np.ndarray, budget: float) -> list[int]:
     Raises:
       ValueError: if the smallest sizes exceed the budget.
     """
+    if (smallest := sizes.min(1).sum()) > budget:
+        raise ValueError(
+            f"the smallest messages take {smallest:,.0f} bits, and the budget is {budget:,.0f}:"
+            " raise it, or give levels that compress more."
+        )
     bins = max(BINS, BINS_OF_AN_ARRAY * len(sizes))
     units = np.ceil(sizes / (budget / bins) - 1e-9).astype(int)
     # least[b]: the least error of the arrays so far in at most b bins.
@@ -127,12 +132,8 @@ def allocate(errors: np.ndarray, sizes: np.ndarray, budget: float) -> list[int]:
                 options[level, u:] = least[: bins + 1 - u] + e
         choices.append(options.argmin(0).astype(np.min_scalar_type(len(error))))
         least = options.min(0)
-    if not np.isfinite(least[-1]):
-        smallest = sizes.min(1).sum()
-        raise ValueError(
-            f"the smallest messages take {smallest:,.0f} bits, and the budget is {budget:,.0f}:"
-            " raise it, or give levels that compress more."
-        )
+    if not np.isfinite(least[-1]):  # only the smallest ones fit, and not when rounded up
+        return [int(level) for level in sizes.argmin(1)]
     left, found = bins, []
     for choice, unit in zip(reversed(choices), reversed(units), strict=True):
         found.append(int(choice[left]))

@@ -47,7 +47,8 @@ def adaptive(rule: Rule, *compressors: Compressor, dwell: int = 1) -> Compressor
 
     Raises:
       ValueError: if `rule` is not a rule, there is no compressor, a compressor has a momentum, or
-        `dwell` is below 1; while tracing, if the rule needs the loss and the step does not give it.
+        a memory of which the rule would see no residual, or `dwell` is below 1; while tracing, if
+        the rule needs the loss and the step does not give it.
 
     Example:
       >>> from jaxcompress.compressors.low_rank.power_sgd import power_sgd
@@ -57,6 +58,12 @@ def adaptive(rule: Rule, *compressors: Compressor, dwell: int = 1) -> Compressor
     """
     check_rule(rule)
     check_branches("adaptive", "rule", compressors)
+    inside = [one for one in compressors if one.has_memory]
+    if inside and {"residual", "sent"} & set(rule.needs):
+        raise ValueError(
+            f"{rule!r} reads residuals, and {inside[0]!r} keeps its own in a memory. Put the memory"
+            " outside: error_feedback(adaptive(…))."
+        )
     check_integer("dwell", dwell, 1, "the least number of steps between two changes")
     last = len(compressors) - 1
 

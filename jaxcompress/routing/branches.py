@@ -10,6 +10,7 @@ from optax import Updates
 
 from jaxcompress._compat import vary
 from jaxcompress.base import AxisName, Compressor, Reduced
+from jaxcompress.ops.trees import in_dtype_of
 
 
 def check_branches(outer: str, first: str, compressors: Sequence[Any]) -> None:
@@ -49,7 +50,7 @@ def reduce_by(
             # All branches must have the same types: even if a residual is constant, or a memory is
             # wider than the updates.
             mean, residual = (
-                jax.tree.map(lambda x, like: x.astype(like.dtype), tree, updates)
+                jax.tree.map(in_dtype_of, tree, updates)
                 for tree in (reduced.mean, vary(reduced.residual, axis_name))
             )
             reduced = Reduced(mean, residual, jnp.asarray(reduced.bits, jnp.float32))

@@ -62,13 +62,13 @@ def gain(minimum: float, window: int = 50) -> Rule:
 
     def observe(state, statistics, count):
         del count
+        # A window begins anew while `dwell` holds another level than the one asked for.
+        held = statistics.level == state.level
         sums = state._replace(
-            sent=state.sent + statistics.sent,
-            update=state.update + statistics.update,
-            steps=state.steps + 1,
+            sent=jnp.where(held, state.sent + statistics.sent, 0),
+            update=jnp.where(held, state.update + statistics.update, 0),
+            steps=jnp.where(held, state.steps + 1, 0),
         )
-        # While `dwell` holds another level than the one asked for, there is nothing to decide.
-        decides = statistics.level == state.level
         enough = sums.sent >= minimum * sums.update
         rises = enough & (state.trying | (state.left == 0))
         level = state.level + jnp.where(rises, 1, jnp.where(enough, 0, -1))
@@ -81,9 +81,7 @@ def gain(minimum: float, window: int = 50) -> Rule:
             left=jnp.where(failed, state.wait - 1, jnp.maximum(state.left - 1, 0)),
             level=level,
         )
-        undecided = state._replace(sent=jnp.float32(0), update=jnp.float32(0), steps=jnp.int32(0))
-        at_end = jax.tree.map(lambda x, y: jnp.where(decides, x, y), decided, undecided)
-        return jax.tree.map(lambda x, y: jnp.where(sums.steps >= window, x, y), at_end, sums)
+        return jax.tree.map(lambda x, y: jnp.where(sums.steps >= window, x, y), decided, sums)
 
     def first():
         energy, count = jnp.float32(0), jnp.int32(0)

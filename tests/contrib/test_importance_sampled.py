@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers import energy, random_updates, run
 
+from jaxcompress import qsgd
 from jaxcompress.contrib import importance_sampled
 from jaxcompress.contrib.sampling import inclusion_probabilities
 from jaxcompress.ops.codecs import decode, encode
@@ -83,3 +84,8 @@ def test_density_one_is_dense():
 def test_block_is_a_number_of_entries():
     with pytest.raises(ValueError, match="block is the number of entries searched together"):
         importance_sampled(0.1, block=1)
+
+
+def test_values_that_add_noise_are_refused_inside_a_memory():
+    assert importance_sampled(0.9).contracts
+    assert not importance_sampled(0.9, inner=qsgd(2)).contracts

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxcompress import error_feedback
 from jaxcompress.contrib import nuqsgd
 from jaxcompress.ops.codecs import decode, encode
 
@@ -87,3 +88,10 @@ def test_bits_are_those_of_the_entries_and_a_scale_a_group():
 def test_bits_out_of_range_are_refused(bits):
     with pytest.raises((ValueError, TypeError, Exception), match="bits"):
         nuqsgd(bits)
+
+
+def test_large_groups_are_refused_inside_a_memory_and_small_ones_are_not():
+    with pytest.raises(ValueError):
+        error_feedback(nuqsgd(4, group=65536))
+    error_feedback(nuqsgd(4))
+    error_feedback(nuqsgd(2, group=1))

@@ -78,3 +78,9 @@ def test_where_a_sample_says_little_the_search_is_exact(length, density):
     np.testing.assert_array_equal(
         np.sort(np.abs(row[indices])), np.sort(np.abs(row))[length - kept :]
     )
+
+
+def test_the_exact_search_is_a_branch_and_does_not_always_run():
+    compiled = jax.jit(functools.partial(top_k_indices_by_sample, density=0.01, sample=0.05))
+    text = compiled.lower(jax.random.key(0), jnp.zeros((1, LENGTH))).as_text()
+    assert "stablehlo.case" in text

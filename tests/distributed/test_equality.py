@@ -58,3 +58,46 @@ def test_processes_with_different_numbers_of_devices_are_told_so():
         " 1: 2."
     )
     assert lines_of(results) == [[words], [words]]
+
+
+SHAPES = """
+import optax
+rows = 4 + jax.process_index()
+params, mesh = {"w": jax.numpy.ones((rows, 4))}, jaxcompress.data_mesh()
+try:
+    jaxcompress.init_state(jaxcompress.compress(jaxcompress.top_k(0.1)), params, mesh)
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_processes_with_different_models_are_told_so_before_anything_is_compared():
+    port = free_port()
+    results = run_together([joined(SHAPES, place, 2, port) for place in range(2)])
+    first, second = lines_of(results)
+    assert first == second
+    words = "parameter 'w' differs between processes, so they would not train one model:"
+    assert first == [f"{words} process 0: 'float32[4, 4]', process 1: 'float32[5, 4]'."]
+
+
+SEEDS = """
+import optax
+params, mesh = {"w": jax.numpy.ones((4, 4))}, jaxcompress.data_mesh()
+for seed in (3, jax.process_index()):
+    average = jaxcompress.compress(jaxcompress.qsgd(4), seed=seed, min_compression_rate=0)
+    try:
+        jaxcompress.init_state(average, jaxcompress.replicate(params, mesh), mesh)
+        print("agreed")
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_processes_with_different_seeds_are_told_so_before_the_first_step():
+    port = free_port()
+    results = run_together([joined(SEEDS, place, 2, port) for place in range(2)])
+    first, second = lines_of(results)
+    assert first == second
+    assert first[0] == "agreed"
+    assert first[1].startswith("workers must hold the same")
+    assert "Start all with one seed" in first[1]

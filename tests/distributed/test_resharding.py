@@ -207,3 +207,10 @@ def test_each_of_two_processes_places_its_own_part():
     port = free_port()
     programs = [joined(PROCESS, process, 2, port, devices=2) for process in range(2)]
     assert lines_of(run_together(programs)) == [["placed True"]] * 2
+
+
+def test_complex_state_keeps_its_mean():
+    rows = np.array([[1 + 2j], [3 - 1j], [5j], [0]], np.complex64)
+    found = reshard_workers({"x": PerWorker(jnp.asarray(rows))}, 2)["x"].value
+    assert found.dtype == jnp.complex64
+    np.testing.assert_allclose(found, [[2 + 0.5j], [2.5j]])

@@ -251,3 +251,16 @@ def test_a_momentum_is_sharded_though_parameters_are_not_placed_yet():
     shapes = jax.eval_shape(optimizer.init, params_on(mesh))
     found = jaxcompress.state_shardings(shapes, jax.eval_shape(lambda x: x, params_on(mesh)), mesh)
     assert found[1][0].nu["embedding"].spec == P("model", None)
+
+
+def test_a_history_of_gradients_does_not_take_the_axes_of_a_parameter():
+    """It has rows as the state of workers has, but they are steps."""
+    mesh = mesh_of(2, 4)
+    history = optax.GradientTransformation(
+        lambda params: jax.tree.map(lambda x: np.zeros((10, *x.shape), np.float32), params),
+        lambda updates, state, params=None: (updates, state),
+    )
+    optimizer = optax.chain(on_shards(compress(top_k(0.1)), params_on(mesh)), history)
+    shapes = jax.eval_shape(optimizer.init, params_on(mesh))
+    found = jaxcompress.state_shardings(shapes, jax.eval_shape(lambda x: x, params_on(mesh)), mesh)
+    assert {x.spec for x in jax.tree.leaves(found[1])} == {P()}

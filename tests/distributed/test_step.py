@@ -215,6 +215,16 @@ def test_a_loss_function_of_parameters_and_batch_will_do(with_metrics):
     assert set(found) == (set(wanted) if with_metrics else {"loss"})
 
 
+def test_what_a_loss_function_takes_by_name_is_no_third_argument():
+    def loss(params, batch, train=True, **options):
+        assert train is True and not options
+        return loss_of(params, {}, batch)[0]
+
+    step, (params, state, _, batch) = start(loss, {})
+    *_, found = step(params, state, {}, batch)
+    assert set(found) == {"loss"}
+
+
 def test_a_loss_function_of_one_argument_is_refused_before_anything_is_traced():
     with pytest.raises(
         ValueError, match=r"loss function \(params, extra, batch\).*takes \(params\)"

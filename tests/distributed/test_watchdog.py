@@ -2,12 +2,14 @@
 
 import re
 import signal
+import time
 
 import pytest
 from helpers import slow
 from subprocesses import free_port, joined, run_together
 
 from jaxcompress import Watchdog, is_connection_error
+from jaxcompress.distributed.watchdog import _Row
 
 # Workers average until one of them fails in its own way.
 PROGRAM = """
@@ -120,3 +122,18 @@ with jaxcompress.Watchdog(20) as watchdog:
     found = run_together([joined(body, i, 2, port) for i in range(2)])
     assert [each.returncode for each in found] == [3, 75]
     assert found[1].stderr.strip().splitlines()[-1].startswith("error: process 0 has failed: 3.")
+
+
+@pytest.mark.parametrize(
+    ("steps", "where"),
+    [({}, "all others left"), ({1: 7}, "all processes are in it"), ({1: 3}, "process 1 is in")],
+)
+def test_a_step_that_does_not_end_says_where_the_others_are(steps, where):
+    watchdog = Watchdog(step_timeout=10.0)
+    watchdog._rank, watchdog._step, watchdog._moved_at = 0, 7, 100.0
+    watchdog._answered_at = time.monotonic()
+    watchdog._rows = {rank: _Row(1, step, None) for rank, step in steps.items()}
+    watchdog._rows[2] = _Row(9, 9, "left")
+    watchdog._heard_at = dict.fromkeys(watchdog._rows, time.monotonic())
+    assert watchdog._stuck(105.0) is None
+    assert f"has not ended for 11 s, and {where}" in watchdog._stuck(111.0)

@@ -70,6 +70,15 @@ def test_decay_of_chosen_weights_only():
         assert_close(updates, {"kernel": 0.1 * factor * PARAMS["kernel"], "bias": zeros["bias"]})
 
 
+def test_a_mask_may_be_the_beginning_of_a_tree():
+    link = add_decayed_weights_with_momentum(0.1, 0.5, mask={"conv": True, "norm": False})
+    params = {name: {"kernel": np.ones(3), "bias": np.ones(2)} for name in ("conv", "norm")}
+    zeros = jax.tree.map(np.zeros_like, params)
+    updates, _ = link.update(zeros, link.init(params), params)
+    assert_close(updates["conv"], {"kernel": np.full(3, 0.1), "bias": np.full(2, 0.1)})
+    assert_close(updates["norm"], zeros["norm"])
+
+
 def test_the_ladder_is_that_of_the_paper():
     stages = "top_k(0.25), top_k(0.0625), top_k(0.015625), top_k(0.00390625), top_k(0.001)"
     assert repr(dgc_warmup(0.001, 10)) == "dgc_warmup(0.001, warmup_steps=10)"

@@ -23,7 +23,15 @@ from optimizer_helpers import (
 )
 
 import jaxcompress
-from jaxcompress import compress, dense, error_feedback, onebit_adam, sign, traffic_of_jaxpr
+from jaxcompress import (
+    compress,
+    dense,
+    error_feedback,
+    momentum_correction,
+    onebit_adam,
+    sign,
+    traffic_of_jaxpr,
+)
 from jaxcompress.contrib import onebit_lamb, zero_one_adam
 from jaxcompress.optimizers.onebit_common import SETTLED, Moments, Steps, freezing
 
@@ -320,6 +328,13 @@ def test_an_averaging_link_is_a_compress_by_itself(name):
     for average in (optax.chain(optax.clip(1.0), SIGNS), dense_sgd):
         with pytest.raises(ValueError, match=r"a compress\(…\) by itself, without other links"):
             MAKERS[name](average=average).init(PARAMS)
+
+
+@every_optimizer
+def test_a_second_momentum_in_the_compressor_is_refused(name):
+    average = compress(momentum_correction(sign(), masking=False))
+    with pytest.raises(ValueError, match="Take error_feedback instead of momentum_correction"):
+        MAKERS[name](average=average).init(PARAMS)
 
 
 # The freeze, where it is found

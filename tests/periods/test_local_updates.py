@@ -7,82 +7,28 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from local_training import WORKERS, Training, W, X, Y, average, loss_of
 
 from jaxcompress import (
     VirtualMesh,
-    apply_if_all_finite,
     block_top_k,
     compress,
     data_mesh,
     dense,
     ef21,
     error_feedback,
-    error_memory,
-    init_state,
     local_updates,
     make_flush,
-    make_local_step,
-    make_train_step,
     momentum_correction,
     place_state,
     replicate,
     reshard_workers,
-    rows_of_workers,
     shard_batch,
     top_k,
     traffic,
     two_phase,
 )
 from jaxcompress.periods.own_steps import local_state
-
-WORKERS, ROWS = 4, 24
-RNG = np.random.default_rng(0)
-X = RNG.standard_normal((ROWS, 6), np.float32)
-Y = RNG.standard_normal((ROWS, 40), np.float32)
-W = RNG.standard_normal((6, 40), np.float32)
-
-
-def loss_of(params, extra, batch):
-    x, y = batch
-    return jnp.mean(jnp.square(x @ params["w"] - y)), (extra, {})
-
-
-class Training:
-    """A run of `local_updates`, or of any chain where `local` is False."""
-
-    def __init__(self, optimizer, workers=WORKERS, local=True, mesh=None):
-        mesh = mesh or data_mesh(workers)
-        self.optimizer, self.mesh = optimizer, mesh
-        self.params = replicate({"w": W}, mesh)
-        self.state = init_state(optimizer, self.params, mesh)
-        make = make_local_step if local else make_train_step
-        self.step = make(loss_of, optimizer, mesh)
-        self.extra = rows_of_workers({}, mesh) if local else {}
-        self.batch = shard_batch((X, Y), mesh)
-
-    def run(self, steps, **more):
-        """The anchor after each of these steps."""
-        path = []
-        for _ in range(steps):
-            self.params, self.state, self.extra, self.metrics = self.step(
-                self.params, self.state, self.extra, self.batch, **more
-            )
-            path.append(np.array(self.params["w"]))
-        return path
-
-    @property
-    def own(self):
-        """The workers' own parameters, (workers, …)."""
-        return np.array(local_state(self.state).params.value["w"])
-
-    @property
-    def memory(self):
-        """The workers' error memories, (workers, …)."""
-        return np.array(error_memory(self.state, {"w": jnp.zeros((WORKERS, *W.shape))})["w"])
-
-
-def average():
-    return compress(dense())
 
 
 def sparse_average(**options):
@@ -332,67 +278,3 @@ def test_one_worker_after_another_may_leave_and_return():
         training.run(1)
         losses.append(float(np.mean(training.metrics["loss"])))
     assert losses[-1] < losses[0]
-
-
-@pytest.mark.parametrize("period", [0, 1.5, True, "10"])
-def test_a_period_that_is_none_is_refused(period):
-    with pytest.raises(ValueError, match="period is the number of inner steps"):
-        local_updates(optax.sgd(0.1), optax.sgd(1.0), average(), period)
-
-
-def test_a_compress_in_the_wrong_place_is_refused():
-    inside, params = optax.chain(average(), optax.sgd(0.1)), {"w": jnp.zeros(3)}
-    for inner, outer in ((inside, optax.sgd(1.0)), (optax.sgd(0.1), inside)):
-        with pytest.raises(
-            ValueError, match=r"local_updates sends in average alone.*Take compress"
-        ):
-            local_updates(inner, outer, average(), 2).init(params)
-    with pytest.raises(ValueError, match=r"average is a compress\(…\), such as compress"):
-        local_updates(optax.sgd(0.1), optax.sgd(1.0), optax.identity(), 2).init(params)
-    with pytest.raises(ValueError, match="average is an Optax transformation, such as compress"):
-        local_updates(optax.sgd(0.1), optax.sgd(1.0), dense(), 2)
-    with pytest.raises(ValueError, match=r"'w' is bfloat16.*Keep parameters in float32"):
-        local_updates(optax.sgd(0.1), optax.sgd(1.0), average(), 2).init(
-            {"w": jnp.zeros(3, jnp.bfloat16)}
-        )
-
-
-@pytest.mark.parametrize("place", range(3))
-def test_a_loss_scale_inside_is_refused(place):
-    # Nothing would multiply the loss by the scale by which it divides.
-    links = [optax.sgd(0.1), optax.sgd(1.0), average()]
-    links[place] = apply_if_all_finite(links[place], loss_scale=1024.0)
-    with pytest.raises(ValueError, match="apply_if_all_finite does not go into local_updates"):
-        local_updates(*links, 2).init({"w": jnp.zeros(3)})
-
-
-def test_a_period_that_is_no_number_is_refused():
-    optimizer = local_updates(optax.sgd(0.1), optax.sgd(1.0), average(), lambda _: jnp.ones(2))
-    with pytest.raises(ValueError, match=r"returns a number of steps; got float32\[2\]"):
-        Training(optimizer).run(1)
-
-
-def test_a_step_that_takes_gradients_at_the_anchor_is_refused():
-    whole = local_updates(optax.sgd(0.1), optax.sgd(1.0), average(), 2)
-    for optimizer in (whole, apply_if_all_finite(whole)):
-        with pytest.raises(ValueError, match="own parameters: train by make_local_step"):
-            Training(optimizer, local=False).run(1)
-
-
-def test_a_chain_without_local_updates_is_refused():
-    mesh, params = data_mesh(WORKERS), {"w": W}
-    chain = optax.chain(average(), optax.sgd(0.1))
-    whole = local_updates(optax.sgd(0.1), optax.sgd(1.0), average(), 2)
-    for optimizer in (chain, apply_if_all_finite(whole), optax.chain(whole, optax.scale(0.5))):
-        params = replicate({"w": W}, mesh)
-        check_refused(optimizer, params, mesh)
-
-
-def check_refused(optimizer, params, mesh):
-    with pytest.raises(ValueError, match=r"is a local_updates\(…\), a streaming\(…\) or a gossip"):
-        make_local_step(loss_of, optimizer, mesh)(
-            params,
-            init_state(optimizer, params, mesh),
-            rows_of_workers({}, mesh),
-            shard_batch((X, Y), mesh),
-        )

@@ -49,6 +49,11 @@ def test_many_arrays_fit_a_budget_a_little_above_their_smallest_messages():
     assert 0.05 < np.mean(chosen) <= 0.2
 
 
+def test_a_budget_of_exactly_the_smallest_messages_is_enough():
+    sizes = np.array([[16_000.0, 17_000.0], [32_000.0, 40_000.0]])
+    assert allocate(np.ones((2, 2)), sizes, 48_000.0) == [0, 0]
+
+
 def test_a_budget_below_the_smallest_messages_is_refused():
     with pytest.raises(ValueError, match="smallest messages take 30 bits, and the budget is 29"):
         allocate(np.ones((3, 2)), np.array([[10.0, 20.0]] * 3), 29)

@@ -318,3 +318,11 @@ def test_a_skipped_step_changes_no_level():
 def test_what_it_cannot_choose_among_is_refused(arguments, options, message):
     with pytest.raises(ValueError, match=message):
         adaptive(accordion(every=3), *arguments, **options)
+
+
+@pytest.mark.parametrize("rule", [gain(0.5), accuracy(3.0)])
+def test_a_rule_that_reads_residuals_takes_no_memory_inside(rule):
+    inside = [error_feedback(top_k(density)) for density in (0.1, 0.01)]
+    with pytest.raises(ValueError, match=r"Put the memory outside: error_feedback\(adaptive"):
+        adaptive(rule, *inside)
+    adaptive(accordion(every=3), *inside)  # reads the mean

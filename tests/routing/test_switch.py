@@ -14,7 +14,7 @@ from helpers import (
 )
 from jax import lax
 
-from jaxcompress import dense, error_feedback, power_sgd, top_k, warmup
+from jaxcompress import compress, dense, error_feedback, power_sgd, top_k, warmup
 from jaxcompress.routing.switch import switch
 
 TREE = {"matrix": jnp.zeros((10, 10)), "vector": jnp.zeros((20,))}
@@ -132,3 +132,21 @@ def test_a_memory_in_float32_may_stand_beside_a_branch_in_the_dtype_of_the_updat
     compressor = switch(warmup(1), dense(), error_feedback(top_k(0.1)))
     outcome = run(compressor, random_updates(0, like), first_state(compressor, like))
     assert outcome.mean["half"].dtype == outcome.residual["half"].dtype == jnp.bfloat16
+
+
+MEMORY = error_feedback(top_k(0.5))
+
+
+@pytest.mark.parametrize("compressor", [MEMORY, switch(warmup(1), dense(), MEMORY)])
+def test_a_large_mean_from_a_memory_stays_finite_in_float16(compressor):
+    link = compress(compressor, min_compression_rate=0)
+    grads = {"x": jnp.array([6e4, 5e4], jnp.float16)}
+    state, largest = link.init(grads), []
+    for _ in range(6):
+        step = jax.vmap(
+            lambda state: link.update(grads, state, grads), None, axis_size=1, axis_name="data"
+        )
+        mean, state = jax.tree.map(lambda x: x[0], step(state))
+        largest.append(float(jnp.max(mean["x"])))
+    # What waits for a step and a gradient are more than float16 holds.
+    assert max(largest) == 65504

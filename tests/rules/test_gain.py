@@ -1,9 +1,10 @@
 """The strongest level with enough gain, and the search for it."""
 
+import jax.numpy as jnp
 import pytest
 from rule_helpers import levels_of
 
-from jaxcompress import gain
+from jaxcompress import Statistics, gain
 
 ENOUGH, TOO_LITTLE = {"sent": 0.8, "update": 1.0}, {"sent": 0.4, "update": 1.0}
 
@@ -49,6 +50,18 @@ def test_too_little_gain_without_an_attempt_costs_no_wait():
 def test_too_little_gain_goes_back_to_the_first_level():
     measured = [ENOUGH] * 3 + [TOO_LITTLE] * 4
     assert levels_of(gain(0.5, window=1), 4, *measured) == [0, 1, 2, 3, 2, 1, 0, 0]
+
+
+def test_a_window_begins_when_the_level_is_the_one_asked_for():
+    """A dwell holds level 0 for a step more; what it sends says nothing about level 1."""
+    rule = gain(0.5, window=2)
+    state = rule.init()
+    found = []
+    for level, sent in ((0, 1.0), (0, 1.0), (0, 9.0), (1, 0.4), (1, 0.4)):
+        statistics = Statistics(jnp.int32(level), 2, sent=jnp.float32(sent), update=jnp.float32(1))
+        state = rule.observe(state, statistics, jnp.int32(0))
+        found.append(int(rule.index(state)))
+    assert found == [0, 1, 1, 1, 0]
 
 
 @pytest.mark.parametrize(

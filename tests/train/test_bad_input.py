@@ -57,6 +57,22 @@ CASES = {
         ["--coordinator", "127.0.0.1:1", "--num-processes", "2", "--process-id", "2"],
         ["process_id must be from 0 to 1; got 2"],
     ),
+    "dgc around a memory": (
+        ["--optimizer", "dgc", "--compressor", "error_feedback(top_k(0.1))"],
+        ["error: --optimizer dgc has an error memory of its own", "error_feedback(top_k(0.1))"],
+    ),
+    "size of another model": (
+        ["--model", "lstm", "--dataset", "tiny_shakespeare", "--layers", "4"],
+        ["layers is of the transformer; got layers=4 for lstm", "--model transformer"],
+    ),
+    "muon with stacked layers": (
+        [
+            *("--model", "transformer", "--dataset", "tiny_shakespeare"),
+            *("--optimizer", "muon", "--scan-layers"),
+        ],
+        ["muon is for matrices", "--no-scan-layers"],
+    ),
+    "steps without epochs": (["--schedule", "step"], ["decay_epochs; got none", "constant"]),
     "workers of processes": (
         [
             "--coordinator",
@@ -77,13 +93,6 @@ CASES_WITH_DEVICES = {
     "nodes": (
         ["--nodes", "3"],
         ["error: nodes: ", "nodes=3 does not divide 8 workers", "1, 2, 4, 8 nodes"],
-    ),
-    "dgc around a memory": (
-        ["--optimizer", "dgc", "--compressor", "error_feedback(top_k(0.1))"],
-        [
-            "error: compressor: --optimizer dgc has an error memory of its own",
-            "error_feedback(top_k(0.1))",
-        ],
     ),
     "workdir": (["--workdir", "a_file/run"], ["cannot be written", "--workdir"]),
     "data dir": (["--dataset", "mnist", "--data-dir", "nowhere"], ["mnist", "nowhere"]),

@@ -4,13 +4,16 @@ import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import slow
 from train_helpers import ALONE, StopAfter, summary_of, train_together
 
 from benchmarks.faults.saved import saved_arrays
+from jaxcompress import compress, data_mesh, parse
 from train.config import Config
 from train.errors import InputError
+from train.levels import adaptive_states, counted_levels, first_rate
 from train.loop import train
 from train.signals import InterruptedRunError
 
@@ -81,6 +84,32 @@ def test_with_a_period_levels_are_those_of_the_averages():
 def test_levels_that_cannot_be_told_apart_count_as_what_sends_most(changes):
     found = train(dataclasses.replace(ADAPTIVE, learning_rate=1e-3, **changes))
     assert found["mean_bytes_per_step"] == found["peak_bytes_per_step"]
+
+
+def state_of(text):
+    """A compressor, and its state for one matrix."""
+    compressor = parse(text)
+    return compressor, compress(compressor).init({"kernel": np.zeros((64, 64), np.float32)})
+
+
+@pytest.mark.parametrize(
+    ("first", "levels"),
+    [
+        ("top_k(0.2)", 2),
+        ("acp_sgd(4)", 0),
+        ("switch(warmup(9), dense(), top_k(0.2))", 0),
+        (f"adaptive({RULE}, top_k(0.3), top_k(0.2))", 0),
+    ],
+)
+def test_levels_are_counted_one_by_one_if_nothing_else_chooses(first, levels):
+    compressor, state = state_of(f"error_feedback(adaptive({RULE}, {first}, top_k(0.01)))")
+    assert counted_levels(ADAPTIVE, compressor, adaptive_states(state)) == levels
+
+
+def test_a_rule_inside_a_level_is_given_the_rate_of_the_link():
+    inner = "adaptive(bandwidth(1e8), top_k(0.2), top_k(0.1))"
+    _, state = state_of(f"error_feedback(adaptive({RULE}, {inner}, top_k(0.01)))")
+    assert first_rate(state, data_mesh(2)).keys() == {"bandwidth"}
 
 
 def test_skipped_steps_send_as_the_others(monkeypatch):

@@ -273,7 +273,7 @@ def test_ctrl_c_before_the_first_step_leaves_no_traceback(monkeypatch, capsys):
 
     monkeypatch.setattr("train.loop.prepare_run", prepare_run)
     assert main([]) == 130
-    assert capsys.readouterr().err == "stopped before the first step\n"
+    assert capsys.readouterr().err == "stopped\n"
 
 
 def test_convergence_over_several_epochs(tmp_path):

@@ -10,7 +10,9 @@ from jaxcompress import compress, error_feedback, sign, top_k
 from jaxcompress.feedback.momentum_correction import MomentumCorrectionState
 from jaxcompress.transform import CompressState
 from train.config import Config
+from train.models.build_model import build_model
 from train.optimizer import is_kernel, local_momentum, make_chain, make_schedule
+from train.task import init_model
 
 PER_EPOCH, TOTAL = 10, 100
 
@@ -44,12 +46,55 @@ def test_step_falls_at_the_decay_epochs_counted_from_the_start():
     np.testing.assert_allclose(falling[[39, 40, 79, 80]], [0.5, 0.05, 0.05, 0.005], rtol=1e-6)
 
 
-def test_only_kernels_decay():
-    params = {
-        "conv": {"kernel": jnp.ones((3, 3, 1, 8)), "bias": jnp.ones(8)},
-        "norm": {"scale": jnp.ones(8)},
+def test_decays_at_one_step_are_both_taken():
+    falling = rates(schedule="step", decay_epochs=(4.01, 4.02), decay_rate=0.1)
+    np.testing.assert_allclose(falling[[39, 40]], [0.5, 0.005], rtol=1e-6)
+
+
+def of_transformer(scan_layers: bool) -> dict[str, bool]:
+    """Which parameters of a transformer decay, by path."""
+    size = {"width": 16, "layers": 2, "heads": 2, "scan_layers": scan_layers}
+    model = build_model("transformer", 65, (8,), transformer_size=size)
+    params = init_model(model, {"inputs": np.zeros((1, 8), np.int32)}, 0)[0]
+    flat = jax.tree_util.tree_flatten_with_path(is_kernel(params))[0]
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): found for path, found in flat}
+
+
+@pytest.mark.parametrize("scan_layers", [False, True])
+def test_only_kernels_and_embeddings_decay(scan_layers):
+    found = of_transformer(scan_layers)
+    assert {path.split("/")[-1] for path, decays in found.items() if not decays} == {
+        "bias",
+        "scale",
     }
-    assert is_kernel(params) == {"conv": {"kernel": True, "bias": False}, "norm": {"scale": False}}
+    assert {path.split("/")[-1] for path, decays in found.items() if decays} == {
+        "kernel",
+        "embedding",
+        "position_embedding",
+    }
+
+
+def test_muon_takes_matrices_and_all_kernels_decay():
+    config = Config(optimizer="muon", weight_decay=0.5)
+    chain = make_chain(config, optax.identity(), optax.constant_schedule(0.1), "data")
+    shapes = {
+        "dense": {"kernel": (4, 6), "bias": (2, 3)},
+        "conv": {"kernel": (3, 3, 1, 8)},
+    }
+    params = jax.tree.map(jnp.ones, shapes, is_leaf=lambda node: isinstance(node, tuple))
+    state = chain.init(params)
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    decayed, _ = chain.update(zeros, state, params)
+    np.testing.assert_allclose(decayed["dense"]["kernel"], -0.05, rtol=1e-5)
+    np.testing.assert_allclose(decayed["conv"]["kernel"], -0.05, rtol=1e-5)
+    np.testing.assert_allclose(decayed["dense"]["bias"], 0.0, atol=1e-7)
+    grads = jax.tree.map(lambda x: jax.random.normal(jax.random.key(x.size), x.shape), params)
+    update, _ = chain.update(grads, state, zeros)
+    # A matrix of Muon has singular values near 1; Adam's first step has equal magnitudes.
+    singular = np.linalg.svd(update["dense"]["kernel"] / 0.1, compute_uv=False)
+    assert np.all(np.abs(singular / np.sqrt(6 / 4) - 1) < 0.5)
+    for name, x in (("bias", update["dense"]["bias"]), ("kernel", update["conv"]["kernel"])):
+        np.testing.assert_allclose(np.abs(x), np.abs(x).max(), rtol=1e-3, err_msg=name)
 
 
 @pytest.mark.parametrize("masking", [True, False])

@@ -1,7 +1,9 @@
 """Generations of processes: which processes are started, and when a run is given up."""
 
 import dataclasses
+import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -38,6 +40,44 @@ def test_each_process_is_told_its_place_and_the_workers_of_all():
     assert second[-2:] == ["--process-id", "1"]
     assert first[-4:-2] == ["--workers", "4"]
     assert "--no-supervise" in first
+
+
+def test_one_process_without_a_number_of_workers_drives_all_devices():
+    alone = dataclasses.replace(CONFIG, num_processes=1, workers=None)
+    (command,) = command_lines(alone, [], 1)
+    assert "--workers" not in command
+    (first, _) = command_lines(dataclasses.replace(CONFIG, num_processes=2, workers=None), [], 2)
+    assert first[-4:-2] == ["--workers", "2"]
+
+
+STOPPED_ONCE = """
+import signal, time
+received = []
+signal.signal(signal.SIGINT, lambda *_: received.append(2))
+signal.signal(signal.SIGTERM, lambda *_: received.append(15))
+print("ready", flush=True)
+while not received:
+    time.sleep(0.01)
+time.sleep(0.3)
+raise SystemExit(0 if received == [15] else 9)
+"""
+SUPERVISOR = f"""
+import sys
+from train import supervisor
+with supervisor.stop_requests() as request:
+    command = [sys.executable, "-c", {STOPPED_ONCE!r}]
+    print(supervisor.run_generation([command], None, request, 30.0).code, flush=True)
+"""
+
+
+def test_ctrl_c_reaches_a_process_once():
+    """A terminal sends it to the whole group; the process gets SIGTERM from its supervisor."""
+    running = subprocess.Popen(
+        program(SUPERVISOR), stdout=subprocess.PIPE, text=True, process_group=0
+    )
+    assert running.stdout.readline() == "ready\n"
+    os.killpg(running.pid, signal.SIGINT)
+    assert running.communicate(timeout=60)[0] == "0\n"
 
 
 def test_the_first_that_ends_badly_is_the_cause(monkeypatch):

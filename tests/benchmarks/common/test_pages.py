@@ -52,6 +52,8 @@ NOTHING_MEASURED = {
     "changing_link": {"measure": False},
     "compiled": {"platform": ("none",)},
     "compiled_sharded": {"platform": ("none",)},
+    "convergence": {"only": ("table",)},
+    "distortion": {"task": ("none",)},
     "faults": {"measure": False},
     "gpu": {"minutes": 0, "any_device": True},
     "layer_levels": {"task": ()},

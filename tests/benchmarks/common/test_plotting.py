@@ -71,6 +71,7 @@ def test_other_compressors_and_other_ranks_have_other_colours():
             " by_path({'*mbed*': 'embedding'})))",
             "power_sgd(4)",
         ),
+        ("error_feedback(int4()), once in 10 steps", "int4(), once in 10 steps"),
         ("momentum_correction(top_k(0.1))", "momentum_correction(top_k(0.1))"),
         ("DDP, fp16 hook", "DDP, fp16 hook"),
     ],

@@ -119,27 +119,23 @@ def test_an_error_ends_the_processes_and_removes_the_network(may_build):
     assert not [path for path in SETTINGS.iterdir() if ours(path.name)]
 
 
-def test_a_signal_ends_the_program_and_removes_the_network(may_build):
+def ended_by(signal_number: int) -> int:
+    """The exit status of a program that has a network when it gets this signal."""
     program = (
-        "import os, signal\nfrom benchmarks.hosts.namespaces import network\nwith network(1):\n   "
-        " os.kill(os.getpid(), signal.SIGTERM)"
+        "import os\nfrom benchmarks.hosts.namespaces import network\nwith network(1):\n"
+        f"    os.kill(os.getpid(), {signal_number})"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=namespaces.Path(namespaces.__file__).parents[2]
-    )
-    assert ended.returncode == 128 + signal.SIGTERM
+    root = namespaces.Path(namespaces.__file__).parents[2]
+    return subprocess.run([sys.executable, "-c", program], cwd=root).returncode
+
+
+def test_a_signal_ends_the_program_and_removes_the_network(may_build):
+    assert ended_by(signal.SIGTERM) == 128 + signal.SIGTERM
     assert left() == []
 
 
 def test_the_next_run_removes_the_network_of_a_killed_run(may_build):
-    program = (
-        "import os\nfrom benchmarks.hosts.namespaces import network\nwith network(1):\n   "
-        " os.kill(os.getpid(), 9)"
-    )
-    killed = subprocess.run(
-        [sys.executable, "-c", program], cwd=namespaces.Path(namespaces.__file__).parents[2]
-    )
-    assert killed.returncode == -9
+    assert ended_by(signal.SIGKILL) == -signal.SIGKILL
     with network(1):
         names = subprocess.check_output(["ip", "netns", "list"], text=True).split()
     owners = {name.split("-")[1] for name in names if name.startswith("jaxcompress-")}

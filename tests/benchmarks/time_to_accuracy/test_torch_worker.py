@@ -90,6 +90,20 @@ def test_parameters_are_averaged_after_the_last_step_of_a_period(alone, monkeypa
     assert averaged == [10, 20, 30]
 
 
+def test_validation_takes_the_mean_of_all_statistics(alone, monkeypatch):
+    from benchmarks.time_to_accuracy.torch_worker import average_statistics
+
+    model = torch.nn.BatchNorm2d(2)
+    model.running_mean.fill_(1.0)
+    # The other worker's mean is 5, and its variance 7.
+    others = iter([5.0, 7.0])
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda x: x.add_(next(others)))
+    average_statistics(model, 2)
+    assert model.running_mean.tolist() == [3.0, 3.0]
+    assert model.running_var.tolist() == [4.0, 4.0]
+    assert model.num_batches_tracked == 0
+
+
 def test_what_top_k_does_not_send_stays_in_its_memory(alone):
     from benchmarks.network.torch_top_k import TopK
 

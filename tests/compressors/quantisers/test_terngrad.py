@@ -56,6 +56,12 @@ def test_a_group_that_is_not_finite_is_seen():
     assert np.all(np.isnan(draws(terngrad(), [1.0, np.nan, 2.0])))
 
 
+def test_a_group_that_is_not_finite_leaves_the_others():
+    found = draws(terngrad(clip=None, group=2), [1.0, np.nan, 5.0, -5.0, np.inf, 0.0, 3.0, 3.0])
+    assert np.all(np.isnan(found[:, [0, 1, 4, 5]]))
+    assert np.all(found[:, [2, 3, 6, 7]] == [5.0, -5.0, 3.0, 3.0])
+
+
 def test_twenty_entries_to_a_word_and_a_scale_a_group():
     assert (
         terngrad(group=400).message_bits(jax.ShapeDtypeStruct((2000,), jnp.float32))
