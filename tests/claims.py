@@ -77,8 +77,14 @@ def dct_delta(density: float, block: int, tile: int) -> Callable[[Any], float]:
 
 
 def qsgd_omega(bits: int, group: int = 512) -> Callable[[Any], float]:
-    """group / (4 s^2) of the docstring."""
-    return lambda x: min(group, x.size) / (4 * (2 ** (bits - 1) - 1) ** 2)
+    """min(group / (4 s^2), sqrt(group) / s) of the docstring."""
+    s = 2 ** (bits - 1) - 1
+
+    def omega(x):
+        length = min(group, x.size)
+        return min(length / (4 * s**2), math.sqrt(length) / s)
+
+    return omega
 
 
 def block_max_delta(block: int) -> Callable[[Any], float]:
@@ -334,7 +340,9 @@ ALL_COMPRESSORS: dict[str, Claims] = {
     "float8('e5m2', group=64)": Claims(
         contraction=float8_delta(2.0**-3, 2.0**-17 / 57344, 64), limit="float8('e5m2', group=1)"
     ),
-    "rotated(qsgd(4), block=64)": Claims(limit="rotated(dense(), block=64)", random=True),
+    "rotated(qsgd(4), block=64)": Claims(
+        variance=qsgd_omega(4), unbiased=True, limit="rotated(dense(), block=64)", random=True
+    ),
     "lloyd_max(3, group=64)": Claims(
         contraction=lloyd_max_delta(3, 64), limit="lloyd_max(3, group=1)"
     ),

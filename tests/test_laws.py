@@ -137,7 +137,8 @@ WIDTHS = 4
 def test_every_public_scheme_is_among_them():
     schemes = public_schemes()
     assert len(schemes) > 40
-    assert all(any(f"{name}(" in text for text in ALL_COMPRESSORS) for name in schemes)
+    outermost = {compressor_of(text).call.constructor.__name__ for text in ALL_COMPRESSORS}
+    assert set(schemes) <= outermost
     assert ALL_COMPRESSORS.keys() >= CODE_PATHS
 
 
@@ -494,8 +495,9 @@ def test_the_compiled_program_moves_the_bits_in_a_few_collectives(text):
         program.compiled.as_text(), branch=lambda branches: branches[-1]
     )
     assert len(compiled.collectives) <= MOST_COLLECTIVES
-    # On CPUs XLA widens what an all-reduce adds in bfloat16.
-    assert bytes_of(compiled, "all-reduce") >= bytes_of(requested, "all-reduce")
+    # On CPUs XLA widens what an all-reduce adds in bfloat16, which doubles its bytes.
+    asked = bytes_of(requested, "all-reduce")
+    assert asked <= bytes_of(compiled, "all-reduce") <= 2 * asked
     for operation in ("all-gather", "all-to-all", "collective-permute"):
         assert bytes_of(compiled, operation) == bytes_of(requested, operation)
 

@@ -775,6 +775,7 @@ def test_integer_parameters_need_no_state(text, bucket_bytes):
     params = {"kernel": jnp.zeros((64, 32)), "count": jnp.zeros(3, jnp.int32)}
     link = compress(jaxcompress.parse(text), bucket_bytes=bucket_bytes)
     state = link.init(params)
+    assert {x.shape for x in jax.tree.leaves((state.inner, state.dense))} <= {(64, 32), ()}
 
     def update(x):
         def loss(params):

@@ -17,7 +17,7 @@ def initialize_processes(
     process_id: int | None = None,
     *,
     join_timeout: int = 300,
-    heartbeat_timeout: int = 100,
+    heartbeat_timeout: int = 180,
 ) -> int:
     """Joins this process to the others, before any device is used.
 

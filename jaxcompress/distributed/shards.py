@@ -55,7 +55,7 @@ def on_shards(
     What a scheme does to an array it does to each shard: ``top_k(0.01)`` sends 1 % of each shard,
     ``power_sgd(4)`` two factors of rank 4 of each, and `global_top_k` and `whole_model` compare and
     join the shards of one device. Arrays that are not sharded, often biases and scales, are
-    averaged by every device, as without compression.
+    compressed and averaged by every device of a worker alike.
 
     Guarantees: those of `link`, for each shard.
 

@@ -35,7 +35,9 @@ def clip_by_local_norm(
       ValueError: if `max_norm` is not above 0.
 
     Example:
-      >>> optimizer = optax.chain(clip_by_local_norm(1.0), optax.sgd(0.1))
+      >>> from jaxcompress import compress, error_feedback, top_k
+      >>> link = compress(error_feedback(top_k(0.01)))
+      >>> optimizer = optax.chain(clip_by_local_norm(1.0), link, optax.sgd(0.1))
 
     References:
       Lin et al., `Deep Gradient Compression <https://arxiv.org/abs/1712.01887>`_, 2017, section 3.2

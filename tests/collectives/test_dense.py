@@ -125,3 +125,16 @@ def test_what_is_sent_is_the_update_itself():
     outcome = run(dense(), updates, first_state(dense(), params()))
     assert_same_bits(outcome.sent, updates)
     assert outcome.bits.tolist() == [32 * (631 + LARGE) + 16 * 30] * WORKERS
+
+
+def test_float16_beside_other_dtypes_leaves_their_means_alone():
+    like = {
+        "half": jnp.zeros(9, jnp.float16),
+        "full": jnp.zeros((20, 30)),
+        "brain": jnp.zeros(7, jnp.bfloat16),
+        "large": jnp.zeros(LARGE),
+    }
+    updates = random_updates(3, like)
+    found = on_workers(lambda x: fused_mean(x, "data"))(updates)
+    assert_close(found, mean_over_workers(updates))
+    assert jax.tree.map(lambda x: x.dtype, found) == jax.tree.map(lambda x: x.dtype, like)

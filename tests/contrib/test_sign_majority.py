@@ -74,3 +74,16 @@ def test_the_residual_is_what_the_vote_lacks(workers):
 def test_an_error_memory_refuses_it(inner):
     with pytest.raises(ValueError, match=r"error_feedback is unstable around .*sign_majority\(\)"):
         error_feedback(inner)
+
+
+def test_a_block_of_ties_is_zero_and_any_other_tie_is_plus():
+    x = np.ones((2, 2048), np.float32)
+    x[1] = -1
+    x[1, 1500] = 1
+    mean = np.asarray(run(sign_majority(), jnp.asarray(x), ()).mean[0])
+    assert not mean[:1024].any() and (mean[1024:] == 1).all()
+
+
+def test_a_nan_votes_plus():
+    x = jnp.array([[jnp.nan, jnp.nan], [1.0, -1.0], [-1.0, -1.0]])
+    np.testing.assert_array_equal(run(sign_majority(), x, ()).mean, [[1, -1]] * 3)

@@ -6,6 +6,7 @@ import numpy as np
 import optax
 import pytest
 from helpers import assert_same_bits, first_state, random_updates, run
+from jax.sharding import PartitionSpec as P
 
 import jaxcompress
 from jaxcompress import (
@@ -326,3 +327,16 @@ def test_a_rule_that_reads_residuals_takes_no_memory_inside(rule):
     with pytest.raises(ValueError, match=r"Put the memory outside: error_feedback\(adaptive"):
         adaptive(rule, *inside)
     adaptive(accordion(every=3), *inside)  # reads the mean
+
+
+def test_a_loss_that_differs_between_workers_is_refused():
+    """They would take different levels, and wait for each other for ever."""
+    link = compress(error_feedback(adaptive(accuracy(3.0), dense(), top_k(0.1))))
+
+    def update(x):
+        own = {"w": x[0]}
+        return link.update(own, link.init(own), loss=jnp.sum(x))[0]
+
+    step = jax.shard_map(update, mesh=data_mesh(4), in_specs=P("data"), out_specs=P())
+    with pytest.raises(ValueError, match=r"loss differs between workers.*pmean\(loss, 'data'\)"):
+        jax.eval_shape(step, jax.ShapeDtypeStruct((4, 100), jnp.float32))

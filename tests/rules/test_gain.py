@@ -1,6 +1,8 @@
 """The strongest level with enough gain, and the search for it."""
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from rule_helpers import levels_of
 
@@ -50,6 +52,23 @@ def test_too_little_gain_without_an_attempt_costs_no_wait():
 def test_too_little_gain_goes_back_to_the_first_level():
     measured = [ENOUGH] * 3 + [TOO_LITTLE] * 4
     assert levels_of(gain(0.5, window=1), 4, *measured) == [0, 1, 2, 3, 2, 1, 0, 0]
+
+
+def test_no_wait_is_longer_than_64_windows():
+    rule, level, tried = gain(0.5, window=1), 0, []
+
+    @jax.jit
+    def observe(state, level, sent):
+        statistics = Statistics(level, 2, sent=sent, update=jnp.float32(1))
+        return rule.observe(state, statistics, jnp.int32(0))
+
+    state = rule.init()
+    for count in range(400):
+        state = observe(state, jnp.int32(level), jnp.float32(0.4 if level else 0.8))
+        new = int(rule.index(state))
+        tried += [count] if new > level else []
+        level = new
+    assert np.diff(tried).tolist() == [2, 3, 5, 9, 17, 33] + [65] * (len(tried) - 7)
 
 
 def test_a_window_begins_when_the_level_is_the_one_asked_for():

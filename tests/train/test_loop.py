@@ -188,18 +188,28 @@ def test_divergence_is_found_when_logging_and_ends_with_exit_code_1(capsys):
     assert "Without --workdir there is no checkpoint." in reported.err
 
 
+class Spoiled:
+    """Batches in which the images of one worker are NaN in the given steps, counted from 1."""
+
+    def __init__(self, batches, steps):
+        self._batches, self._steps, self._number = batches, steps, 0
+        self.get_state = batches.get_state
+
+    def __next__(self):
+        batch, self._number = next(self._batches), self._number + 1
+        inputs = np.array(batch["inputs"])
+        inputs[:2] = np.nan if self._number in self._steps else inputs[:2]
+        return batch | {"inputs": inputs}
+
+
 @pytest.fixture
 def bad_steps(monkeypatch):
-    """Makes the images of one worker NaN in the given steps, counted from the start."""
+    """Spoils the given steps of a run."""
 
     def make(*steps):
-        def batches(*arguments):
-            for number, batch in enumerate(train_batches(*arguments), 1):
-                inputs = np.array(batch["inputs"])
-                inputs[:2] = np.nan if number in steps else inputs[:2]
-                yield batch | {"inputs": inputs}
-
-        monkeypatch.setattr("train.loop.train_batches", batches)
+        monkeypatch.setattr(
+            "train.loop.train_batches", lambda *arguments: Spoiled(train_batches(*arguments), steps)
+        )
 
     return make
 
@@ -221,6 +231,26 @@ def test_more_bad_steps_in_a_row_than_allowed_end_the_run(bad_steps):
         train(config)
     bad_steps(5, 6, 8)
     assert train(config)["skipped_steps"] == 3
+
+
+def test_bad_steps_between_two_looks_at_the_log_are_seen(bad_steps):
+    """Six before step 16 and six after it, where the log is written every 16 steps."""
+    bad_steps(*range(11, 23))
+    config = dataclasses.replace(COMPRESSED, epochs=3.0, log_every_steps=16, max_skipped_steps=11)
+    with pytest.raises(DivergedError, match="12 steps in a row, up to step 22"):
+        train(config)
+
+
+def test_the_rate_in_the_log_is_that_of_the_optimizer_also_after_skipped_steps(bad_steps, tmp_path):
+    bad_steps(3, 4)
+    config = dataclasses.replace(
+        COMPRESSED, workdir=str(tmp_path), warmup_epochs=0.8, schedule="constant", log_every_steps=1
+    )
+    train(config)
+    rates = [line["learning_rate"] for line in lines_of(tmp_path) if "learning_rate" in line]
+    # A warm-up of nine steps, of which two are skipped.
+    expected = 0.1 * np.minimum([1, 2, 2, 2, 3, 4, 5, 6, 7, 8, 9], 9) / 9
+    np.testing.assert_allclose(rates, expected, rtol=1e-6)
 
 
 CORRECTED = {"compressor": "momentum_correction(top_k(0.05))", "momentum": 0.0}

@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -98,19 +100,29 @@ def test_bad_input_of_one_process_counts_before_what_it_causes():
     assert supervisor.cause({1: 0, 0: 0}) == 1
 
 
-def test_processes_that_ignore_their_end_are_killed():
-    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(100)"
-    request = StopRequest()
-    request.signal_number, request.count = signal.SIGTERM, 1
-    ended = run_generation([program(deaf)], None, request, 1.5)
-    assert ended.code == -signal.SIGKILL or ended.code == -signal.SIGTERM
+DEAF = """
+import signal, sys, time
+from pathlib import Path
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+Path(sys.argv[1]).touch()
+time.sleep(100)
+"""
 
 
-def test_a_second_signal_kills_the_processes_at_once():
-    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(100)"
-    request = StopRequest()
-    request.signal_number, request.count = signal.SIGTERM, 2
-    ended = run_generation([program(deaf)], None, request, 1000.0)
+@pytest.mark.parametrize(("signals", "patience"), [(1, 1.5), (2, 1000.0)])
+def test_processes_that_ignore_their_end_are_killed_late_or_at_a_second_signal(
+    signals, patience, tmp_path
+):
+    ready, request = tmp_path / "deaf", StopRequest()
+
+    def stop():
+        while not ready.exists():
+            time.sleep(0.01)
+        request.count, request.signal_number = signals, signal.SIGTERM
+
+    threading.Thread(target=stop, daemon=True).start()
+    ended = run_generation([[*program(DEAF), str(ready)]], None, request, patience)
+    assert ended.code == -signal.SIGKILL
     assert ended.seconds < 50
 
 

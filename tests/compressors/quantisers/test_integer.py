@@ -61,6 +61,8 @@ def test_random_rounding_has_the_variance_of_the_closed_form(make, bits):
     part = np.abs(x) / step % 1
     expected = np.sum(step**2 * part * (1 - part))
     assert abs(found.var(axis=0).sum() - expected) <= 0.1 * expected
+    standard_error = step * np.sqrt(part * (1 - part) / draws)
+    assert np.all(np.abs(found.mean(axis=0) - x) <= 4.5 * standard_error + 1e-6)
 
 
 @pytest.mark.parametrize(

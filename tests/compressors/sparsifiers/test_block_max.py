@@ -50,7 +50,7 @@ def test_bits_an_entry(inner, bits):
     assert compressor.message_bits(like) == entries * bits + 32 * words_for(entries, 7)
 
 
-def test_one_percent_in_fifteen_bits_and_a_scale_is_180_times_less():
+def test_one_entry_of_128_in_fifteen_bits_is_270_times_less():
     like = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
     dense_bits = 32 * 1024 * 1024
     assert dense_bits / block_max(128, inner=qsgd(8)).message_bits(like) > 270

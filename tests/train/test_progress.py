@@ -1,0 +1,29 @@
+"""The history of a run: its means, skipped steps, and when it has diverged."""
+
+import math
+
+import pytest
+
+from train.config import Config
+from train.errors import DivergedError
+from train.progress import History, check_divergence
+
+
+def history(*rows):
+    """Of these losses, accuracies and whether the step was applied."""
+    return History(9, [list(map(float, row)) for row in rows], skipped=0)
+
+
+def test_an_applied_step_whose_loss_is_not_finite_is_named():
+    past = history((1, 0.5, 1), (math.inf, 0, 1), (math.nan, 0, 0), (2, 0.5, 1))
+    with pytest.raises(DivergedError, match="the training loss of step 8 is inf"):
+        check_divergence(past, 10, Config(), None)
+
+
+def test_means_are_of_applied_steps_and_the_longest_gap_is_found():
+    past = history((1, 0.2, 1), (math.nan, 0, 0), (math.nan, 0, 0), (3, 0.4, 1), (math.nan, 0, 0))
+    assert past.mean(2) == (3.0, 0.4)
+    assert past.mean(9) == pytest.approx((2.0, 0.3))
+    assert all(map(math.isnan, past.mean(1)))
+    assert past.longest_skipped() == (2, 2)
+    assert past.not_finite() is None
