@@ -96,7 +96,7 @@ def _words_and_numbers(name: str) -> list[str | int]:
     ]
 
 
-def in_dtype_of(mean: jax.Array, x: jax.Array) -> jax.Array:
+def in_dtype_of(mean: Any, x: Any) -> Any:
     """`mean` in the dtype of `x`; what is finite stays so, also a large sum in float16."""
     if x.dtype == jax.dtypes.float0:
         return mean
