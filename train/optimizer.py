@@ -122,8 +122,7 @@ def _local_clip(config: Config, axes: Axes) -> list[optax.GradientTransformation
 def is_kernel(params: Params) -> Params:
     """True for the parameters that decay: all but biases and the scales of normalization layers.
 
-    Their names tell. Their axes do not: the biases of attention have two, and all those of layers
-    that `scan_layers` stacks have one more.
+    It goes by name, since biases of attention have two axes, and `scan_layers` adds one to all.
     """
 
     def decays(path: tuple, param: jax.Array) -> bool:
