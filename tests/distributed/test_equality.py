@@ -60,6 +60,14 @@ def test_processes_with_different_numbers_of_devices_are_told_so():
     assert lines_of(results) == [[words], [words]]
 
 
+def printed_by_both(program: str) -> list[str]:
+    """What each of two processes prints, which is the same."""
+    port = free_port()
+    first, second = lines_of(run_together([joined(program, place, 2, port) for place in range(2)]))
+    assert first == second
+    return first
+
+
 SHAPES = """
 import optax
 rows = 4 + jax.process_index()
@@ -72,10 +80,7 @@ except ValueError as error:
 
 
 def test_processes_with_different_models_are_told_so_before_anything_is_compared():
-    port = free_port()
-    results = run_together([joined(SHAPES, place, 2, port) for place in range(2)])
-    first, second = lines_of(results)
-    assert first == second
+    first = printed_by_both(SHAPES)
     words = "parameter 'w' differs between processes, so they would not train one model:"
     assert first == [f"{words} process 0: 'float32[4, 4]', process 1: 'float32[5, 4]'."]
 
@@ -94,10 +99,7 @@ for seed in (3, jax.process_index()):
 
 
 def test_processes_with_different_seeds_are_told_so_before_the_first_step():
-    port = free_port()
-    results = run_together([joined(SEEDS, place, 2, port) for place in range(2)])
-    first, second = lines_of(results)
-    assert first == second
+    first = printed_by_both(SEEDS)
     assert first[0] == "agreed"
     assert first[1].startswith("workers must hold the same")
     assert "Start all with one seed" in first[1]
