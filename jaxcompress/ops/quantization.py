@@ -147,14 +147,20 @@ def stochastic_round(key: jax.Array, x: Float[Array, "..."]) -> Float[Array, "..
 
 
 def uniform(key: jax.Array, shape: tuple[int, ...]) -> Float32[Array, "..."]:
-    """Random multiples of 2^-24 from 0 to below 1: hashes of each entry's index and of `key`.
+    """Random multiples of 2^-24 from 0 to below 1, from `random_words`."""
+    # A signed integer converts to a float in one instruction.
+    return (random_words(key, shape) >> 8).astype(jnp.int32).astype(jnp.float32) * 2.0**-24
 
-    ``jax.random.uniform`` runs the 20 rounds of Threefry and stores what they give; on a CPU that
+
+def random_words(key: jax.Array, shape: tuple[int, ...]) -> UInt32[Array, "..."]:
+    """32 random bits for each entry: hashes of its index and of `key`.
+
+    ``jax.random.bits`` runs the 20 rounds of Threefry and stores what they give; on a CPU that
     takes some 20 times as long as ``x + 1``. This hash is two multiplications, and each entry
     depends on its index alone, so it is computed in the pass over memory that uses it.
 
-    The numbers are for random rounding, and for nothing that must be hard to predict. In an array
-    of more than 2^32 entries, entries 2^32 apart share theirs.
+    The numbers are for random rounding and rotations, and for nothing that must be hard to predict.
+    In an array of more than 2^32 entries, entries 2^32 apart share theirs.
 
     References:
       Wellons, `Prospecting for Hash Functions <https://nullprogram.com/blog/2018/07/31/>`_, 2018,
@@ -166,9 +172,7 @@ def uniform(key: jax.Array, shape: tuple[int, ...]) -> Float32[Array, "..."]:
     x = lax.iota(jnp.uint32, math.prod(shape)).reshape(shape) ^ words[0]
     x = (x ^ (x >> 16)) * np.uint32(0x7FEB352D)
     x = ((x ^ (x >> 15)) + words[1]) * np.uint32(0x846CA68B)
-    x = x ^ (x >> 16)
-    # A signed integer converts to a float in one instruction.
-    return (x >> 8).astype(jnp.int32).astype(jnp.float32) * 2.0**-24
+    return x ^ (x >> 16)
 
 
 def typical_absmax(group: int) -> float:

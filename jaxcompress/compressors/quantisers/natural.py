@@ -1,6 +1,5 @@
 """Powers of two: a float without its mantissa."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -8,6 +7,7 @@ from jax import lax
 from jaxcompress.base import Codec, Compressor, parseable
 from jaxcompress.collectives.gathered import gathered
 from jaxcompress.ops.bitpacking import pack, unpack
+from jaxcompress.ops.quantization import random_words
 
 # The bits of a float32: 1 for the sign, 8 for the exponent, 23 for the mantissa.
 EXPONENT, MANTISSA, BIAS = 8, 23, 127
@@ -46,7 +46,7 @@ def natural() -> Compressor:
 
     def encode(key, x):
         bits = lax.bitcast_convert_type(x.astype(jnp.float32).ravel(), jnp.uint32)
-        mantissa = jax.random.bits(key, bits.shape, jnp.uint32) >> (32 - MANTISSA)
+        mantissa = random_words(key, bits.shape) >> (32 - MANTISSA)
         magnitude = bits & ~SIGN
         # Rounding up must not reach the exponent of infinity.
         largest = min(int(jnp.finfo(dtype).maxexp) for dtype in (x.dtype, jnp.float32))

@@ -9,6 +9,7 @@ from jaxcompress.base import Compressor, parseable
 from jaxcompress.compressors.builders.linear import linear
 from jaxcompress.ops.argument_checks import check_stateless
 from jaxcompress.ops.hadamard import check_block, hadamard
+from jaxcompress.ops.quantization import random_words
 
 
 @parseable
@@ -74,4 +75,4 @@ def _row_shape(size: int, block: int) -> tuple[int, int]:
 
 
 def _signs(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
-    return jax.random.rademacher(key, shape, jnp.float32)
+    return jnp.where(random_words(key, shape) >> 31, -1.0, 1.0)
