@@ -43,7 +43,6 @@ the file, made at the same commit, are not repeated: a command that was interrup
 
 import dataclasses
 import itertools
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,6 +52,7 @@ import tyro
 from benchmarks.common.environment import environment
 from benchmarks.common.filters import check_filters, matches
 from benchmarks.common.pages import REPOSITORY, markdown, write_between, write_readme
+from benchmarks.common.torch_python import runnable
 from benchmarks.hosts.namespaces import bits_per_second, missing, network
 from benchmarks.time_to_accuracy.measure import check_same_losses, run
 from benchmarks.time_to_accuracy.methods import METHODS, Method, chosen
@@ -107,14 +107,16 @@ def main(options: Options) -> int:
         print(markdown(lines))
         plot(rows, RESULTS.picture)
         write_between(PAGE, "time_to_accuracy", markdown(lines))
-        write_readme("time_to_accuracy", headline(rows))
+        if sentences := headline(rows):
+            write_readme("time_to_accuracy", sentences)
     print("\n".join(f"FAILED: {each.splitlines()[0]}" for each in failed))
     return 1 if failed else 0
 
 
 def measure_all(options: Options) -> list[str]:
     """The messages of the checks and runs that failed."""
-    methods, failed = runnable(options), []
+    methods = chosen(options.only) if options.workers else []
+    methods, failed = runnable(methods, options.torch_python, "jaxcompress", "train"), []
     pythons = {"jax": sys.executable, "torch": str(options.torch_python)}
     for workers in options.workers:
         runs = runs_of(options, methods, workers, environment()["commit"])
@@ -156,27 +158,6 @@ def runs_of(
             for rate in options.rate
         )
     ]
-
-
-def runnable(options: Options) -> list[Method]:
-    """The chosen methods; prints why PyTorch's are left out, if they are."""
-    methods = chosen(options.only) if options.workers else []
-    others = [method for method in methods if method.framework != "torch"]
-    if len(others) == len(methods):
-        return methods
-    if options.torch_python is None:
-        lacks = "--torch-python PATH names the Python of an environment that has it"
-    elif subprocess.run(
-        [options.torch_python, "-c", "import torch, jaxcompress, train"],
-        capture_output=True,
-        check=False,
-        cwd=REPOSITORY,
-    ).returncode:
-        lacks = f"{options.torch_python} cannot import torch and this package with its extra train"
-    else:
-        return methods
-    print(f"PyTorch's {len(methods) - len(others)} rows are left out: {lacks}.", file=sys.stderr)
-    return others
 
 
 if __name__ == "__main__":

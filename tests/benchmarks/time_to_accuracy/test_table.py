@@ -75,10 +75,11 @@ def test_the_headline_is_the_fastest_of_ours_beside_the_best_dense_and_the_best_
     ]
     sentence = headline(found)
     assert "in 125 s with `error_feedback(power_sgd(2))`" in sentence
-    assert "in 650 s dense (the better of JAX and PyTorch; 5.2 times as long)" in sentence
-    assert "in 155 s with the fastest in PyTorch (DDP, PowerSGD hook, rank 4)" in sentence
-    assert "62 s with `error_feedback(int4())`, 69 s, and 60 s (DDP, fp16 hook)" in sentence
-    assert "Compiling, 7 s for the first of these," in sentence
+    assert "run of JAX and PyTorch took 650 s, 5.2 times as long," in sentence
+    assert "PyTorch's fastest method (DDP, PowerSGD hook, rank 4) 155 s." in sentence
+    assert "the fastest of jaxcompress, `error_feedback(int4())`, took 62 s, dense 69" in sentence
+    assert "PyTorch's fastest (DDP, fp16 hook) 60 s." in sentence
+    assert "nor is compiling (7 s for the first run named)." in sentence
     assert "Median of 3 runs each" in sentence
 
 
