@@ -389,10 +389,13 @@ def _page(parts: Iterable[str]) -> str:
 
 def _overview(chosen: Iterable[str]) -> str:
     """A table of names and their first sentences."""
-    rows = ["| | |", "|---|---|"]
+    rows, seen = ["| | |", "|---|---|"], set()
     for name in chosen:
         summary = _parts(name)["summary"].replace("|", "\\|")
-        rows.append(f"| [`{name}`](#{name.lower()}) | {summary} |")
+        # `plan` and `Plan` have the same anchor but for the number of the second.
+        anchor = f"{name.lower()}-1" if name.lower() in seen else name.lower()
+        seen.add(name.lower())
+        rows.append(f"| [`{name}`](#{anchor}) | {summary} |")
     return "\n".join(rows)
 
 

@@ -16,7 +16,8 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxcompress
-from jaxcompress import Compressor, PerWorker
+from jaxcompress import Compressor
+from jaxcompress.distributed.specs import is_per_worker
 
 WORKERS = 4
 
@@ -160,7 +161,7 @@ def _by_shard_map(compressor: Compressor, workers: int) -> Callable:
 def _by_vmap(compressor: Compressor, workers: int) -> Callable:
     def reduce(key, updates, state):
         axes = jax.tree.map(
-            lambda node: 0 if _is_per_worker(node) else None, state, is_leaf=_is_per_worker
+            lambda node: 0 if is_per_worker(node) else None, state, is_leaf=is_per_worker
         )
 
         def one_worker(updates, state):
@@ -183,14 +184,10 @@ def _by_vmap(compressor: Compressor, workers: int) -> Callable:
 
 def _per_worker(function: Callable, state: Any) -> Any:
     return jax.tree.map(
-        lambda node: jax.tree.map(function, node) if _is_per_worker(node) else node,
+        lambda node: jax.tree.map(function, node) if is_per_worker(node) else node,
         state,
-        is_leaf=_is_per_worker,
+        is_leaf=is_per_worker,
     )
-
-
-def _is_per_worker(node: Any) -> bool:
-    return isinstance(node, PerWorker)
 
 
 def assert_close(actual: Any, expected: Any, scale: float = 1.0, rounding: float = 0.0) -> None:

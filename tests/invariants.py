@@ -14,7 +14,7 @@ import numpy as np
 from helpers import mean_over_workers
 
 import jaxcompress
-from jaxcompress import PerWorker
+from jaxcompress.distributed.specs import is_per_worker
 from jaxcompress.feedback.state_quantization import read
 
 
@@ -81,10 +81,6 @@ def worker_memories(state: Any, like: Any) -> Any:
     rows = jax.tree.map(lambda x: np.zeros((workers, *x.shape), np.float32), like)
     held = jaxcompress.error_memory(state, rows)
     return jax.tree.map(lambda x: np.asarray(x, np.float64), held)
-
-
-def is_per_worker(node: Any) -> bool:
-    return isinstance(node, PerWorker)
 
 
 def averaged(memory: Any) -> Any:

@@ -12,6 +12,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxcompress
+from jaxcompress.distributed.specs import is_per_worker
 
 WORKERS = 4
 
@@ -96,10 +97,6 @@ def map_per_worker(function: Callable, state: Any) -> Any:
         state,
         is_leaf=is_per_worker,
     )
-
-
-def is_per_worker(node: Any) -> bool:
-    return isinstance(node, jaxcompress.PerWorker)
 
 
 def assert_replicas_are_equal(tree: Any) -> None:

@@ -23,7 +23,7 @@ from helpers import (
     random_updates,
     slow,
 )
-from invariants import Step, added, is_per_worker, memory, worker_memories
+from invariants import Step, added, memory, worker_memories
 from laws_programs import (
     COMPARED,
     LARGE,
@@ -52,6 +52,7 @@ from laws_programs import (
 import jaxcompress
 from jaxcompress import two_phase
 from jaxcompress.base import walk
+from jaxcompress.distributed.specs import is_per_worker
 from jaxcompress.feedback.state_quantization import read
 from jaxcompress.ops.serialization import LANES
 from jaxcompress.profiling.monitor import Energies

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -60,13 +61,18 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
         file = page.parent / target if target else page
         assert file.exists(), target
         if heading:
-            headings = re.findall(r"^#+ (.+)$", file.read_text(), flags=re.MULTILINE)
-            assert heading in [_anchor(one) for one in headings], heading
+            assert heading in _anchors(file.read_text()), heading
 
 
-def _anchor(heading: str) -> str:
-    """The link to a heading, as GitHub makes it."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+def _anchors(text: str) -> set[str]:
+    """The links to the headings of a page, as GitHub makes them; repeated ones are numbered."""
+    counts: Counter[str] = Counter()
+    anchors = set()
+    for heading in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE):
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        anchors.add(f"{anchor}-{counts[anchor]}" if counts[anchor] else anchor)
+        counts[anchor] += 1
+    return anchors
 
 
 def test_the_compressor_of_the_docs_keeps_its_claims():

@@ -24,7 +24,6 @@ from jax.sharding import PartitionSpec as P
 
 import jaxcompress
 from jaxcompress import (
-    PerWorker,
     cast,
     dense,
     error_feedback,
@@ -37,6 +36,7 @@ from jaxcompress import (
     traffic,
 )
 from jaxcompress.distributed.placement import expand_worker_axis, squeeze_worker_axis
+from jaxcompress.distributed.specs import is_per_worker
 from jaxcompress.transform import compress
 
 TREE = {"kernel": jnp.zeros((40, 30)), "bias": jnp.zeros((40,)), "scale": jnp.zeros((8,))}
@@ -51,10 +51,6 @@ def rows_of(state, workers=WORKERS):
         state,
         is_leaf=is_per_worker,
     )
-
-
-def is_per_worker(node) -> bool:
-    return isinstance(node, PerWorker)
 
 
 def by_shard_map(optimizer, mesh=None, axis_name="data"):

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fast_compilation import FAST_COMPILATION
+from subprocesses import free_port
 
 from train.signals import ReceivedSignal
 
@@ -78,12 +78,6 @@ def finish(
 def train(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs ``python -m train`` to its end."""
     return finish(start(*arguments))
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def train_together(*of_each: tuple[str, ...]) -> list:

@@ -198,8 +198,8 @@ class Config:
     compared before they are saved, too. With period rounded to whole periods.
     """
     coordinator: str | None = None
-    """HOST:PORT of process 0, for several processes; None lets JAX detect Slurm, Open MPI or
-    Kubernetes.
+    """HOST:PORT of process 0, for several processes; None lets JAX detect Slurm or
+    Open MPI.
     """
     num_processes: int | None = None
     """Number of processes, with --coordinator or --supervise."""

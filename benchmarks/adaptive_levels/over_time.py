@@ -15,7 +15,7 @@ from benchmarks.common.training_run import summary
 PARTS = 50
 RESULTS = Results(
     "adaptive_levels_over_time.csv",
-    ("task", "rule", "step"),
+    ("task", "rule"),
     lambda row: (position(list(TASKS), row["task"]), row["rule"], int(row["step"])),
 )
 

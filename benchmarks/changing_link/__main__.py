@@ -24,7 +24,7 @@ from benchmarks.common.environment import environment
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Results, Row, position
 from benchmarks.hosts.host_processes import HostProcesses
-from benchmarks.hosts.namespaces import Network, missing, network
+from benchmarks.hosts.namespaces import FULL_SPEED, Network, missing, network
 
 PAGE = REPOSITORY / "docs" / "adaptive.md"
 RATES = ("1gbit", "50mbit", "1gbit")
@@ -36,8 +36,8 @@ METHODS = (
 )
 RESULTS = Results(
     "changing_link.csv",
-    ("compressor", "hosts", "part"),
-    lambda row: (int(row["hosts"]), position(METHODS, row["compressor"]), int(row["part"])),
+    ("compressor", "part"),
+    lambda row: (position(METHODS, row["compressor"]), int(row["part"])),
 )
 
 
@@ -77,7 +77,7 @@ def main(options: Options) -> int:
 
 def measure(expression: str, hosts: Network, steps: int) -> list[Row]:
     """One row for each rate, one after the other. Compiling runs at full speed."""
-    hosts.shape("100gbit")
+    hosts.shape(FULL_SPEED)
     rows, module = [], "benchmarks.changing_link.worker"
     with HostProcesses(hosts, sys.executable, module, expression) as processes:
         about = processes.ready()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jax
 
-REPOSITORY = Path(__file__).parents[2]
+from benchmarks.common.pages import REPOSITORY
 
 
 def environment() -> dict[str, str]:

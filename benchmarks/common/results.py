@@ -37,22 +37,30 @@ class Results(NamedTuple):
         return sorted(filter(self.listed, [*earlier, *new]), key=self.order)
 
     def measured(self, row: Row, commit: str) -> bool:
-        """Whether the file has the measurement that `row` identifies, made at this commit.
-
-        Code that is not committed may have changed since, as may code outside a repository.
-        """
-        if commit.endswith("-dirty") or commit == "unknown":
-            return False
-        rows = (each for each in self.read() if each["commit"] == commit)
+        """Whether the file has the measurement that `row` identifies, made at this commit."""
+        rows = (each for each in self.read() if is_of_commit(each, commit))
         return self._key(row) in map(self._key, rows)
 
     def save(self, new: Sequence[Row]) -> Path:
         """Writes `new` in place of earlier rows of the same measurements."""
         return write_csv(self.name, self.merged(new))
 
+    def drop(self, row: Row) -> Path:
+        """Removes the measurement that `row` identifies."""
+        rows = [each for each in self.read() if self._key(each) != self._key(row)]
+        return write_csv(self.name, rows)
+
     def _key(self, row: Row) -> tuple[str, ...]:
-        """Numbers are text in a file that was read."""
+        """The columns in `key` as text, which numbers are in a file that was read."""
         return tuple(str(row[column]) for column in self.key)
+
+
+def is_of_commit(row: Row, commit: str) -> bool:
+    """Whether the row was measured with the code of this commit.
+
+    Code that is not committed may have changed since, as may code outside a repository.
+    """
+    return row["commit"] == commit and not commit.endswith("-dirty") and commit != "unknown"
 
 
 def device_file(prefix: str, device: str) -> str:

@@ -12,12 +12,12 @@ in its own environment. GPU programs need ``pip install "jax[cuda12]"``, but no 
 they are left out. The columns:
 
 - `requested_bytes`, `wire_bytes`: what one worker sends per step with ring collectives, counted in
-  the jaxpr and in the compiled program. `times_dense`: how many times less than dense with the
-  same number of workers.
+  the jaxpr and in the compiled program. The printed table has how many times less than dense that
+  is, with the same number of workers.
 - `collectives`: of the whole step, including those for dense gradients and for BatchNorm's
   statistics.
-- `temp_copies`: memory beyond arguments and results, in copies of the gradients (102 MB), and how
-  much more that is than dense.
+- `temp_copies`: memory beyond arguments and results, in copies of the gradients (102 MB). The
+  printed table has how much more that is than dense.
 - `kernels`: of GPU programs, what is launched in a step: fusions, library calls, copies and loops.
   At 2 to 5 microseconds each they are what many small arrays cost there. `loops`: loops among them.
 - `buckets`: `bucket_bytes` of `compress` in MiB. `flags`: whether `ASYNCHRONOUS` of
@@ -52,7 +52,7 @@ def main(options: Options) -> None:
     cases, about = chosen(options), environment()
     for case in cases:
         begin = time.perf_counter()
-        row, found = compile_case(case, options.images_per_worker)
+        row, found = compile_case(case)
         row["compile_s"] = f"{time.perf_counter() - begin:.0f}"
         PROGRAMS.save([row | about])
         if found:

@@ -47,12 +47,16 @@ class Options:
     only: tuple[str, ...] = ()
     # On 8 TPU chips or H100, with ASYNCHRONOUS; the first size also without.
     bucket_mib: tuple[float, ...] = (16, 4, 64)
-    images_per_worker: int = 32  # the batch of one worker
     again: bool = False  # also compiles the programs that are in the file
 
     def __post_init__(self) -> None:
-        """ValueError for a filter that no compressor matches."""
+        """ValueError for an invalid number, or a filter that no compressor matches."""
         check_filters(self.only, [*AT_SCALE, *ON_GPUS])
+        if any(one < 2 or one & (one - 1) for one in self.workers) or min(self.bucket_mib) <= 0:
+            raise ValueError(
+                "workers must be powers of two from 2 on, and bucket_mib positive; got"
+                f" {self.workers} and {self.bucket_mib}."
+            )
 
 
 def chosen(options: Options) -> list[Case]:

@@ -11,19 +11,19 @@ from benchmarks.compiled.cases import Case
 from benchmarks.compiled.schedule import Span, spans
 from benchmarks.compiled.traced_step import gradient_bytes, trace_step
 
+IMAGES_PER_WORKER = 32
 # Nothing runs, so LLVM need not optimise. XLA's own passes, which decide on collectives and memory,
 # are unchanged.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
-def compile_case(case: Case, images_per_worker: int) -> tuple[dict[str, Any], list[Span]]:
+def compile_case(case: Case) -> tuple[dict[str, Any], list[Span]]:
     """A program's row, and its schedule on TPUs and GPUs."""
     arguments = {"bucket_bytes": int(float(case.buckets) * 2**20)} if case.buckets else {}
     compress = jaxcompress.compress(jaxcompress.parse(case.compressor), **arguments)
     mesh, flags = target(case)
-    traced = trace_step(
-        optax.chain(compress, optax.sgd(0.1, momentum=0.9)), mesh, images_per_worker
-    )
+    optimizer = optax.chain(compress, optax.sgd(0.1, momentum=0.9))
+    traced = trace_step(optimizer, mesh, IMAGES_PER_WORKER)
     compiled = traced.lower().compile(flags)
     text = compiled.as_text()
     traffic = jaxcompress.traffic_of_hlo(text)

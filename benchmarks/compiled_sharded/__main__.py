@@ -16,9 +16,10 @@ over the slow axis ``data``. `benchmarks.compiled` says what the compilers need.
   result that takes the place of an argument counts once. The error memory is an argument, whose
   place its new value takes. `shard_bytes`: the gradients' shards of one device, in float32.
 
-The last line fails if the collectives over the fast axis send other bytes than the dense program's.
+It ends with 1 if the collectives over the fast axis send other bytes than the dense program's.
 """
 
+import sys
 import time
 
 import jax
@@ -32,17 +33,20 @@ from benchmarks.compiled_sharded.stacked_transformer import Shape
 from benchmarks.compiled_sharded.table import beside_dense, table
 
 PAGE = REPOSITORY / "docs" / "sharding.md"
+SEQUENCES_PER_DEVICE = 4
 
 
-def main(options: Options) -> None:
-    """Compiles one program after the other and saves after each, so that none is lost."""
+def main(options: Options) -> int:
+    """Compiles one program after the other and saves after each; 1 if one sends other bytes than
+    dense over the fast axis.
+    """
     # With libtpu in this environment, JAX would look for chips.
     jax.config.update("jax_platforms", "cpu")
     cases, about = chosen(options), environment()
     for case in cases:
         begin = time.perf_counter()
         mesh, flags = target(case)
-        columns = compile_step(case.compressor, mesh, Shape(), options.sequences_per_device, flags)
+        columns = compile_step(case.compressor, mesh, Shape(), SEQUENCES_PER_DEVICE, flags)
         row = case._asdict() | columns | {"compile_s": f"{time.perf_counter() - begin:.0f}"}
         PROGRAMS.save([row | about])
         print(" ".join(f"{key}={value}" for key, value in row.items()), flush=True)
@@ -51,8 +55,11 @@ def main(options: Options) -> None:
         write_between(PAGE, "compiled_sharded", markdown(shown))
         print(markdown(shown))
     different = [row for row, dense in beside_dense(rows) if as_dense(row, dense) == "different"]
-    assert not different, f"other bytes than dense over the fast axis: {different}"
+    for row in different:
+        where = f"{row['platform']}, {row['workers']} workers, {row['compressor']}"
+        print(f"Other bytes than dense over the fast axis: {where}", file=sys.stderr)
+    return int(bool(different))
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__))
+    sys.exit(main(tyro.cli(Options, description=__doc__)))

@@ -41,7 +41,6 @@ class Options:
     workers: tuple[int, ...] = ()  # without any, all of `MESHES`
     # Compiles with dense and the compressors that contain one of these texts; without any, all.
     only: tuple[str, ...] = ()
-    sequences_per_device: int = 4
 
     def __post_init__(self) -> None:
         """ValueError for a filter that no compressor matches."""

@@ -24,14 +24,15 @@ happens to get, so compare the milliseconds there. `temp_copies`: memory beyond 
 results, in copies of the data. `bits_per_entry`: what a step sends.
 
 Rows go to `results/compression_DEVICE.csv`, in place of earlier ones of the same data, compressor
-and stage, with a plot beside it. What the file has from the same commit is not measured again,
-unless `--again` is given.
+and stage, with a plot beside it. What the file has from the same commit, with as many threads and
+with PyTorch's time if that is asked for, is not measured again, unless `--again` is given.
 """
 
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,7 +44,9 @@ from benchmarks.common.environment import environment
 from benchmarks.common.filters import check_filters, matches
 from benchmarks.common.pages import markdown
 from benchmarks.common.resnet50_shapes import resnet50_shapes
+from benchmarks.common.results import Row, is_of_commit
 from benchmarks.common.timing import WARM_UP, in_turns, milliseconds
+from benchmarks.common.torch_python import lacking
 from benchmarks.compression import stages
 from benchmarks.compression.candidates import CANDIDATES, Candidate
 from benchmarks.compression.plot import plot
@@ -74,30 +77,40 @@ class Options:
 
     def __post_init__(self) -> None:
         """ValueError for an invalid number or filter."""
-        if self.repeats < 1:
-            raise ValueError(f"repeats must be at least 1; got {self.repeats}.")
+        if self.repeats < 1 or (self.threads is not None and self.threads < 1):
+            raise ValueError(
+                f"repeats and threads must be at least 1; got {self.repeats} and {self.threads}."
+            )
         check_filters(self.only, (each.text for each in CANDIDATES))
 
 
-def main(options: Options) -> None:
+def main(options: Options) -> int:
     """Measures, saves after each compressor, and prints the table."""
+    if options.torch_python and (lacks := lacking(options.torch_python)):
+        print(f"benchmarks.compression: {lacks}.", file=sys.stderr)
+        return 2
     threads = _limit_threads(options.threads)
     about = environment() | {"threads": threads, "warm_up": WARM_UP, "repeats": options.repeats}
     file = results(about["device"])
     for data in options.data:
         grads = gradients(data)
         for candidate in CANDIDATES:
-            key = {"data": data, "compressor": candidate.text, "stage": options.stages[-1]}
-            done = file.measured(key, about["commit"]) and not options.again
-            if matches(candidate.text, options.only) and not done:
+            chosen = set(_makers(candidate, grads)) & set(options.stages)
+            wanted = matches(candidate.text, options.only) and chosen
+            if wanted and (
+                options.again or chosen - _measured(file.read(), data, candidate, options, about)
+            ):
                 rows = [one | about for one in measure(data, candidate, grads, options, threads)]
                 file.save(rows)
-                last = f"{rows[-1]['times_floor']} times the floor" if rows else "has no such stage"
-                print(f"{data} {candidate.text}: {last}", flush=True)
+                print(
+                    f"{data} {candidate.text}: {rows[-1]['times_floor']} times the floor",
+                    flush=True,
+                )
     rows = file.read()
     print(markdown(shown(rows)))
     print("new rows: " + "; ".join(f"{key} {value}" for key, value in about.items()))
     print(file.name, plot(rows, file.picture))
+    return 0
 
 
 def gradients(data: str) -> dict[str, jax.Array]:
@@ -132,7 +145,31 @@ def measure(
     return [row(name, times, copies[name], about | sizes) for name in found if name != "x + 1"]
 
 
+def _measured(
+    rows: list[Row], data: str, candidate: Candidate, options: Options, about: Row
+) -> set[str]:
+    """The stages that the file has from this commit, measured in the same way."""
+    same = {"data": data, "compressor": candidate.text, "threads": about["threads"]}
+    wants_torch = bool(options.torch_python and candidate.peer)
+    return {
+        row["stage"]
+        for row in rows
+        if is_of_commit(row, about["commit"])
+        and all(row[name] == str(value) for name, value in same.items())
+        and (row["torch_ms"] or not wants_torch or row["stage"] != candidate.peer_stage)
+    }
+
+
 def _stages(candidate: Candidate, grads: Any, chosen: tuple[str, ...]) -> dict[str, stages.Stage]:
+    """The floor, and the chosen stages that the compressor has."""
+    makers = _makers(candidate, grads)
+    return {"x + 1": stages.floor(grads)} | {
+        name: make() for name, make in makers.items() if name in chosen
+    }
+
+
+def _makers(candidate: Candidate, grads: Any) -> dict[str, Callable[[], stages.Stage]]:
+    """The stages that the compressor has; calling one compiles it."""
     text, makers = candidate.text, {}
     if candidate.selects:
         makers["selection"] = lambda: stages.selection(grads, DENSITY, candidate.block)
@@ -140,14 +177,13 @@ def _stages(candidate: Candidate, grads: Any, chosen: tuple[str, ...]) -> dict[s
         makers["encode"] = lambda: stages.encode(text, grads)
         makers["decode"] = lambda: stages.decode(text, grads)
     makers["local path"] = lambda: stages.local_path(text, grads)
-    found = {name: make() for name, make in makers.items() if name in chosen}
-    return {"x + 1": stages.floor(grads)} | found
+    return makers
 
 
 @contextlib.contextmanager
 def _torch(candidate: Candidate, grads: Any, options: Options, threads: int) -> Iterator[Any]:
-    """PyTorch's counterpart, if there is one."""
-    if not (options.torch_python and candidate.peer):
+    """PyTorch's counterpart, if there is one of a chosen stage."""
+    if not (options.torch_python and candidate.peer and candidate.peer_stage in options.stages):
         yield None
         return
     shapes = [x.shape for x in jax.tree.leaves(grads)]
@@ -167,4 +203,4 @@ def _limit_threads(threads: int | None) -> int:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__))
+    sys.exit(main(tyro.cli(Options, description=__doc__)))

@@ -65,6 +65,7 @@ def shown(rows: Iterable[Row]) -> list[Row]:
                 "data": each["data"],
                 "compressor": f"`{each['compressor']}`",
                 "bits per entry": each["bits_per_entry"],
+                "threads": each["threads"],
             }
             | dict.fromkeys(
                 [

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.common.answering_process import AnsweringProcess, answering_process
-from benchmarks.common.environment import REPOSITORY
+from benchmarks.common.pages import REPOSITORY
 
 
 class TorchPeer(NamedTuple):

@@ -25,7 +25,7 @@ import tyro
 
 import jaxcompress
 from benchmarks.common.environment import environment
-from benchmarks.common.filters import matches
+from benchmarks.common.filters import check_filters, matches
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Results, Row, position
 from benchmarks.common.training_tasks import TASKS, training_steps
@@ -66,6 +66,11 @@ class Options:
     task: tuple[str, ...] = ()  # tasks that contain one of these texts; without any, all
     # Compressors that contain one of these texts; without any, all. "table": none of them.
     only: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """ValueError for a filter that nothing matches."""
+        check_filters(self.task, TASKS, "task")
+        check_filters(self.only, [*COMPRESSORS, "table"])
 
 
 def main(options: Options) -> None:

@@ -6,8 +6,9 @@
 
 The gradients are captured while small networks train (`benchmarks.distortion.captured_gradients`).
 Each compressor gets the gradients of one worker, without an error memory, and compresses every
-array (`min_compression_rate` 0). Compare rows of one task and one run only: training amplifies
-rounding, so another machine or version has other gradients at step 1,000. The columns:
+array (`min_compression_rate` 0). Training amplifies rounding, so another machine or version has
+other gradients at step 1,000. If the bounds of a task are no longer those of the file, its other
+rows are of other gradients: they are dropped, and `--only` is refused. The columns:
 
 - `bits_per_entry`: the bits of the message divided by the number of entries.
 - `relative_error`: ``|x - sent|^2 / |x|^2`` over all arrays, the mean of `DRAWS`. Above 1, a
@@ -21,6 +22,7 @@ rate-distortion function, ``2^(-2 bits)``.
 """
 
 import dataclasses
+import sys
 from typing import Any
 
 import jax
@@ -28,7 +30,7 @@ import numpy as np
 import tyro
 
 from benchmarks.common.environment import environment
-from benchmarks.common.filters import matches
+from benchmarks.common.filters import check_filters, matches
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Results, Row, position
 from benchmarks.common.training_tasks import TASKS
@@ -37,6 +39,7 @@ from benchmarks.distortion.measure import bound, compiled, distortion
 from benchmarks.distortion.plot import plot
 
 DRAWS = 3
+BOUND_DENSITIES = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3)
 # The same number of values, of plain entries and of two transforms of them.
 TILES = f"block_top_k({32 / 4096}, block=4096)"
 COMPRESSORS = [
@@ -122,8 +125,13 @@ class Options:
     task: tuple[str, ...] = ()  # tasks that contain one of these texts; without any, all
     only: tuple[str, ...] = ()  # likewise for compressors
 
+    def __post_init__(self) -> None:
+        """ValueError for a filter that nothing matches."""
+        check_filters(self.task, [*TASKS, "none"], "task")
+        check_filters(self.only, COMPRESSORS)
 
-def main(options: Options) -> None:
+
+def main(options: Options) -> int:
     """Measures, saves after each compressor, and writes the table."""
     about = environment()
     for task in TASKS:
@@ -131,13 +139,22 @@ def main(options: Options) -> None:
             continue
         texts = [text for text in COMPRESSORS if matches(text, options.only)]
         stages = capture(task)
-        for stage, grads in stages.items():
-            RESULTS.save(
-                [
-                    bound(task, stage, density, grads) | about
-                    for density in (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3)
-                ]
-            )
+        bounds = [
+            bound(task, stage, density, grads) | about
+            for stage, grads in stages.items()
+            for density in BOUND_DENSITIES
+        ]
+        if other := of_other_gradients(RESULTS.read(), bounds):
+            if options.only:
+                print(
+                    f"{task}: the gradients are not those of the {len(other)} rows in"
+                    f" {RESULTS.name}. Without --only, all of them are measured anew.",
+                    file=sys.stderr,
+                )
+                return 1
+            for row in other:
+                RESULTS.drop(row)
+        RESULTS.save(bounds)
         for text in texts:
             RESULTS.save(
                 [_row(task, stage, text, grads) | about for stage, grads in stages.items()]
@@ -150,6 +167,21 @@ def main(options: Options) -> None:
     print(markdown(table(rows, COMPRESSORS)))
     write_between(PAGE, "distortion", markdown(table(rows, SHOWN)))
     print(plot(rows, RESULTS.picture))
+    return 0
+
+
+def of_other_gradients(rows: list[Row], bounds: list[Row]) -> list[Row]:
+    """The rows of the task of `bounds`, if the bounds among them are not the same."""
+    mine = [row for row in rows if row["task"] == bounds[0]["task"]]
+
+    def errors(some: list[Row]) -> dict[tuple[str, str], str]:
+        return {
+            (row["stage"], row["compressor"]): row["relative_error"]
+            for row in some
+            if row["compressor"].startswith("bound")
+        }
+
+    return [] if errors(mine) == errors(bounds) else mine
 
 
 def _order(row: Row) -> tuple[int, int, int]:
@@ -194,4 +226,4 @@ def _short(number: str) -> str:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__))
+    sys.exit(main(tyro.cli(Options, description=__doc__)))

@@ -63,7 +63,7 @@ def main(options: Options) -> int:
                 rows.append(run(one, options.quick, folder))
         except KeyboardInterrupt:
             stopped = True
-    rows += [_left_out(command(one), "not finished") for one in runs[len(rows) :]]
+    rows += [_left_out(command(one, options.quick), "not finished") for one in runs[len(rows) :]]
     rows += [_left_out(command(one), "no small case") for one in named if one not in runs]
     rows += [
         _left_out(_line(one.name, one.arguments), f"needs {one.needs}")

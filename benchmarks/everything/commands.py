@@ -51,7 +51,7 @@ HERE = (
     Benchmark("compression", quick=("--data", "1M", "--only", "power_sgd(2)", "--repeats", "1")),
     # Without root it leaves out the scenarios of disks and links.
     Benchmark("faults", quick=("--only", "killed_1"), hours=0.8),
-    Benchmark("adaptive_levels", hours=1),
+    Benchmark("adaptive_levels", hours=2),
     Benchmark("adaptive_levels", ("--over-time",)),
     Benchmark(
         "period_lengths", quick=("--workers", "4", "--period", "300", "--seeds", "0"), hours=1

@@ -13,6 +13,7 @@ disks and links are left out. The columns:
 """
 
 import dataclasses
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -61,9 +62,11 @@ def main(options: Options) -> int:
             continue
         try:
             RESULTS.save([measure(name)])
-        except (BrokenPromiseError, RuntimeError) as error:
+        except (BrokenPromiseError, RuntimeError, subprocess.CalledProcessError) as error:
             broken.append(name)
             print(f"{name}: {error}", file=sys.stderr, flush=True)
+            # An earlier success would hide it.
+            RESULTS.drop({"scenario": name})
     if rows := RESULTS.read():
         text = "\n\n".join([markdown(table(rows)), *map(soak.sentence, soak.RESULTS.read())])
         print(text)

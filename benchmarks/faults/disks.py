@@ -15,7 +15,8 @@ from train.checkpoint import newest_complete_step
 from train.errors import EXIT_CODE_BAD_INPUT, EXIT_CODE_FAULT
 
 EPOCHS = 20
-OPTIONS = ("--checkpoint-every-steps", "10")
+SAVE_EVERY = 10
+OPTIONS = ("--checkpoint-every-steps", str(SAVE_EVERY))
 
 
 def full_disk(folder: Path, processes: int) -> Found:
@@ -59,6 +60,7 @@ def damaged(folder: Path, how: str, seed: int) -> Found:
     with Cluster(folder, "--epochs", str(EPOCHS), *OPTIONS, processes=1) as cluster:
         cluster.wait_for_step(55)
         cluster.kill()
+        reached = cluster.step()
     newest = newest_complete_step(cluster.workdir / "checkpoints")
     files = [
         x for x in sorted((cluster.workdir / f"checkpoints/{newest}").rglob("*")) if x.is_file()
@@ -76,7 +78,8 @@ def damaged(folder: Path, how: str, seed: int) -> Found:
     require(f"checkpoint of step {newest} cannot be used" in said, said)
     require(newest_step(cluster.workdir) == EPOCHS * STEPS_PER_EPOCH, said)
     require_identical(cluster.workdir, EPOCHS, 1, *OPTIONS)
-    return Found(f"{file.name} {how}: falls back to the one before; bit-identical end", None, 10)
+    happened = f"{file.name} {how}: falls back to the one before; bit-identical end"
+    return Found(happened, steps_lost=reached - (newest - SAVE_EVERY))
 
 
 def ended_with_a_message(cluster: Cluster, processes: int, about: str) -> Found:

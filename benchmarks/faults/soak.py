@@ -26,7 +26,8 @@ from benchmarks.faults.saved import differing_arrays
 from benchmarks.faults.scenario import require
 from train.checkpoint import newest_complete_step
 
-RESULTS = Results("faults_soak.csv", ("minutes", "every", "seed"), lambda row: row["minutes"])
+KEY = ("minutes", "every", "seed")
+RESULTS = Results("faults_soak.csv", KEY, lambda row: tuple(float(row[name]) for name in KEY))
 SAVE_EVERY = 100
 OPTIONS = ("--epochs", "100000", "--checkpoint-every-steps", str(SAVE_EVERY))
 OPTIONS += ("--step-timeout", "30")
@@ -40,6 +41,14 @@ class Options:
     minutes: float = 30.0
     every: float = 60.0  # seconds between two faults
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """ValueError unless there is time for a fault."""
+        if not 0 < self.every <= 20 * self.minutes:
+            raise ValueError(
+                "every is the seconds between two faults, at most a third of the run; got"
+                f" {self.every} s, and {self.minutes} minutes."
+            )
 
 
 def main(options: Options) -> int:

@@ -17,11 +17,12 @@ The steps:
   results/gpu_training.csv, and a table in docs/hosts.md. It needs the prepared data set: see
   docs/training_program.md.
 
-A step that runs when the time is over is stopped, and the next call goes on with it: the benchmarks
-skip the rows they have, training resumes from its checkpoint, and compiled programs are kept in
-runs/compiled, unless JAX_COMPILATION_CACHE_DIR names another folder. Steps that ended, at this
-commit and on this device, are in results/gpu_steps.csv and are not repeated, unless `--again` is
-given.
+A step that runs when the time is over is stopped, and the next call goes on with it: `agreement`
+and `compression` skip the rows they have of this commit, training resumes from its checkpoint,
+`whole steps` starts anew, and compiled programs are kept in runs/compiled, unless
+JAX_COMPILATION_CACHE_DIR names another folder. Steps that ended, at this commit and on this device,
+are in results/gpu_steps.csv, with the seconds of their last call. They are not repeated, unless
+`--again` is given; a training run then needs another folder too (`--runs`).
 """
 
 import dataclasses
@@ -55,7 +56,7 @@ class Options:
 
     minutes: float = 9.0  # in which all steps of this call end or are stopped
     only: tuple[str, ...] = ()  # steps that contain one of these texts
-    again: bool = False  # repeats the steps that have ended
+    again: bool = False  # starts the steps that have ended again
     runs: Path = Path("runs/gpu")  # folder for checkpoints
     epochs: int = 100  # of the training runs; for another length, other `runs` and `again`
     torch_python: Path | None = None  # the Python of an environment with PyTorch

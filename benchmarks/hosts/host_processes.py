@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.common.pages import REPOSITORY
 from benchmarks.hosts.namespaces import Network
 
-REPOSITORY = Path(__file__).parents[2]
 TIMEOUT_SECONDS = 1800
 HEADER_BYTES = 14 + 20 + 32  # Ethernet, IP, and TCP with its time stamps
 # These variables would change what is measured.

@@ -22,11 +22,13 @@ class Training(NamedTuple):
     batch: Any  # of all hosts
 
 
-def transformer(mesh: Mesh, rank: int, size: dict[str, int]) -> Training:
-    """The same parameters on every host, and other rows on each."""
+def transformer(
+    mesh: Mesh, rank: int, size: dict[str, int], axes: str | tuple[str, ...] = "data"
+) -> Training:
+    """The same parameters on every host, and other rows on each, split over `axes`."""
     random = np.random.default_rng(rank)
     text = random.integers(CHARACTERS, size=(ROWS_OF_A_HOST, CONTEXT + 1), dtype=np.int32)
     batch = {"inputs": text[:, :-1], "labels": text[:, 1:]}
     model = build_model("transformer", CHARACTERS, (CONTEXT,), transformer_size=size)
     params, _ = init_on_mesh(model, batch, 0, mesh)
-    return Training(make_loss(model), params, jaxcompress.shard_batch(batch, mesh))
+    return Training(make_loss(model), params, jaxcompress.shard_batch(batch, mesh, axes))

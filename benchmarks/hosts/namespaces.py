@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 SETTINGS = Path("/etc/netns")  # `ip netns exec NAME` lays the files of NAME's folder over /etc
 SMALLEST_BURST = 4096  # bytes: two full packets of Ethernet
+FULL_SPEED = "100gbit"  # what no host reaches
 BURST_SECONDS = 1e-3  # a link that was idle passes on what it carries in this time at once
 _NAME = re.compile(r"jaxcompress-(\d+)-")  # the id of the process that created it
 

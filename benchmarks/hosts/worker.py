@@ -60,18 +60,21 @@ def measure(
 ) -> dict[str, Any]:
     """Start and end of each timed step in seconds, and the result; bytes, packets and use of all.
 
-    All processes of a machine share the clock.
+    All processes of a machine share the clock. `between` is not counted in what the steps used.
     """
     for _ in range(warm_up):
         between()
         program()
     between()
-    before, used_before, begins, ends, result = sent(), used(), [], [], None
+    before, begins, ends, result = sent(), [], [], None
+    spent = dict.fromkeys(used(), 0.0)
     for _ in range(repeats):
         between()
+        start = used()
         begins.append(time.monotonic())
         result = program()
         ends.append(time.monotonic())
+        spent = {name: spent[name] + now - start[name] for name, now in used().items()}
     # The last messages may still be queued at the link. The barrier's messages queue behind them.
     between()
     sent_bytes, sent_packets = (now - then for now, then in zip(sent(), before, strict=True))
@@ -80,6 +83,6 @@ def measure(
         "ends": ends,
         "sent_bytes": sent_bytes,
         "sent_packets": sent_packets,
-        "used": {name: now - used_before[name] for name, now in used().items()},
+        "used": spent,
         "result": result if isinstance(result, dict) else {},
     }

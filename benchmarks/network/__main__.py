@@ -17,13 +17,13 @@ The columns:
 - `step_ms`: gradients in, average out, from the first host's start to the last one's end: the
   median, with `min_ms` and `max_ms`. All 161 arrays (25.6 million random float32 numbers) are
   ready when a step begins. JAX runs `jaxcompress.compress`. PyTorch runs a backward pass under
-  DDP with given gradients: it computes nothing and only adds them into DDP's one bucket. PyTorch
+  DDP with given gradients: it computes nothing and only adds them into DDP's buckets. PyTorch
   has no top-k with error feedback, so the benchmark contains one. `backward_ms` is the backward
   pass without averaging (`no_sync`); it is part of `step_ms`.
 - `communication_ms`: the same collectives alone, one after the other, on zeros of the same shapes
   and dtypes, over the same link. The rest of a step is computation.
 - `user_ms`, `system_ms`: what all threads of one host computed per step, in the program and in the
-  kernel, barriers between steps included. `cores_used`: the share of the machine's cores that all
+  kernel. `cores_used`: the share of the machine's cores that all
   hosts together kept busy; at 1 the cores set the pace, and not the links. `page_faults`: pages of
   memory that were touched for the first time. `waits`, `preemptions`: how often a thread gave up
   its core, and lost it.
@@ -44,8 +44,6 @@ them.
 
 import dataclasses
 import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -56,8 +54,9 @@ from benchmarks.common.environment import environment
 from benchmarks.common.filters import check_filters
 from benchmarks.common.pages import REPOSITORY, markdown, write_between, write_readme
 from benchmarks.common.results import write_csv
+from benchmarks.common.torch_python import runnable
 from benchmarks.hosts.host_processes import HostProcesses
-from benchmarks.hosts.namespaces import Network, bits_per_second, missing, network
+from benchmarks.hosts.namespaces import FULL_SPEED, Network, bits_per_second, missing, network
 from benchmarks.network.methods import METHODS, Method, chosen
 from benchmarks.network.plot import plot
 from benchmarks.network.table import (
@@ -118,20 +117,19 @@ def main(options: Options) -> int:
     if options.huge_pages:
         os.environ["GLIBC_TUNABLES"] = WITH_HUGE_PAGES  # of the workers
     results = HUGE_PAGES if options.huge_pages else RESULTS
-    about, failed = surroundings(), []
-    methods = runnable(options) if options.workers else []
+    failed = []
+    methods = runnable(chosen(options.only), options.torch_python) if options.workers else []
     for workers in options.workers:
         with network(workers) as hosts:
             for method in methods:
                 try:
+                    about = surroundings()  # the workers import the code as it is now
                     new = [each | about for each in measure(method, hosts, options)]
                     write_csv(results.name, beside_dense(results.merged(new)))
                 except (RuntimeError, TimeoutError) as error:
                     failed.append(f"{workers} workers, {' '.join(method)}: {error}")
                     print(failed[-1], file=sys.stderr, flush=True)
     _show(RESULTS.read())
-    if options.workers:
-        print("new rows: " + "; ".join(f"{key} {value}" for key, value in about.items()))
     print("\n".join(f"FAILED: {each.splitlines()[0]}" for each in failed))
     return 1 if failed else 0
 
@@ -142,7 +140,7 @@ def measure(method: Method, hosts: Network, options: Options) -> list[dict[str, 
     Connecting, compiling and the first steps run at full speed.
     """
     python = str(options.torch_python) if method.framework == "torch" else sys.executable
-    hosts.shape("100gbit")
+    hosts.shape(FULL_SPEED)
     rows = []
     with HostProcesses(
         hosts, python, f"benchmarks.network.{method.framework}_worker", method.method
@@ -159,24 +157,6 @@ def measure(method: Method, hosts: Network, options: Options) -> list[dict[str, 
                 ", ".join(f"{key} {value}" for key, value in list(rows[-1].items())[:8]), flush=True
             )
     return rows
-
-
-def runnable(options: Options) -> list[Method]:
-    """The chosen methods; prints why PyTorch's are left out, if they are."""
-    methods = chosen(options.only)
-    others = [method for method in methods if method.framework != "torch"]
-    if len(others) == len(methods):
-        return methods
-    if options.torch_python is None:
-        lacks = "--torch-python PATH names the Python of an environment that has it"
-    elif subprocess.run(
-        [options.torch_python, "-c", "import torch"], capture_output=True, check=False
-    ).returncode:
-        lacks = f"{options.torch_python} cannot import it"
-    else:
-        return methods
-    print(f"PyTorch's {len(methods) - len(others)} rows are left out: {lacks}.", file=sys.stderr)
-    return others
 
 
 def surroundings() -> dict[str, str]:
@@ -201,21 +181,16 @@ def _show(rows: list[dict[str, str]]) -> None:
 
 
 def _where(rows: list[dict[str, str]]) -> str:
-    """The machine and the versions behind the README's table."""
-    machines, versions = (sorted({each[key] for each in rows}) for key in ("machine", "version"))
+    """The machine, the versions and the commits behind the README's table."""
+    machines, versions, commits, repeats = (
+        sorted({str(each[key]) for each in rows})
+        for key in ("machine", "version", "commit", "repeats")
+    )
     return (
         f"{'; '.join(machines)}, shared by both hosts; {', '.join(versions)}; median of"
-        f" {rows[0]['repeats']} steps."
+        f" {' or '.join(repeats)} steps; measured at {', '.join(commits)}."
     )
 
 
-def _leave(number: int, _: Any) -> None:
-    """Turns a signal into an exception, so that the networks are removed."""
-    raise SystemExit(128 + number)
-
-
 if __name__ == "__main__":
-    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(ending) != signal.SIG_IGN:
-            signal.signal(ending, _leave)
     sys.exit(main(tyro.cli(Options, description=__doc__)))

@@ -13,13 +13,17 @@ MIN_RATE = 2  # the hook sends factors if they are this many times smaller than 
 
 
 def ddp(method: str, grads: list[torch.Tensor]) -> Averaging:
-    """A backward pass with given gradients, under DDP with one bucket and the method's hook.
+    """A backward pass with given gradients, under DDP with the method's hook.
 
-    ``.grad`` is a view of the bucket, and holds zeros when a pass begins. The pass adds the
-    gradients into the bucket. That is one pass over memory, as in any backward pass, and DDP copies
-    nothing.
+    ``.grad`` is a view of a bucket, and holds zeros when a pass begins. The pass adds the gradients
+    into the buckets. That is one pass over memory, as in any backward pass, and DDP copies nothing.
     """
-    model = DistributedDataParallel(_Model(grads), bucket_cap_mb=1000, gradient_as_bucket_view=True)
+    # The PowerSGD hook gets one bucket: those of several mix up their all-reduces over gloo.
+    model = DistributedDataParallel(
+        _Model(grads),
+        bucket_cap_mb=1000 if "PowerSGD" in method else None,
+        gradient_as_bucket_view=True,
+    )
     if "fp16" in method:
         model.register_comm_hook(None, fp16_compress_hook)
     if "PowerSGD" in method:

@@ -63,6 +63,11 @@ class Options:
     seeds: tuple[int, ...] = (0, 1, 2)  # one run each
     choose: bool = False  # instead: the runs by which settings are chosen
 
+    def __post_init__(self) -> None:
+        """ValueError for a period that is not measured."""
+        if unknown := set(self.period) - set(PERIODS):
+            raise ValueError(f"no period {sorted(unknown)}; there are {PERIODS}.")
+
 
 def main(options: Options) -> None:
     """Runs one after the other, saving after each, so that none is lost."""

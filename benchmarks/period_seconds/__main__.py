@@ -32,14 +32,14 @@ from benchmarks.common.environment import environment
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Results, Row, position
 from benchmarks.hosts.host_processes import HostProcesses
-from benchmarks.hosts.namespaces import Network, bits_per_second, missing, network
+from benchmarks.hosts.namespaces import FULL_SPEED, Network, missing, network
 from benchmarks.period_lengths.__main__ import RESULTS as LOSSES
 from benchmarks.period_lengths.runs import COMPRESSORS, Run
 from benchmarks.period_seconds.table import TARGETS, seconds_of, step_times, steps_to, table
 
 PAGE = REPOSITORY / "docs" / "periods.md"
 WORKER = "benchmarks.period_seconds.jax_worker"
-FULL_SPEED = "100gbit"
+RATE = "100mbit"
 PERIOD, PARTS = 10, 12
 CHECKED = ((None, "dense()"), (PERIOD, "dense()"), (PERIOD, "error_feedback(int4())"))
 
@@ -56,11 +56,11 @@ class Options:
     """Which networks."""
 
     workers: tuple[int, ...] = (4, 8)  # hosts, one worker each
-    rate: str = "100mbit"  # of every link, in the notation of `tc`
 
     def __post_init__(self) -> None:
-        """ValueError for an invalid rate."""
-        bits_per_second(self.rate)
+        """ValueError for an invalid number."""
+        if not all(2 <= one <= 250 for one in self.workers):
+            raise ValueError(f"workers must be 2 to 250; got {self.workers}.")
 
 
 def main(options: Options) -> int:
@@ -72,7 +72,7 @@ def main(options: Options) -> int:
     for workers in options.workers:
         with network(workers) as hosts:
             for run in runs(workers):
-                RESULTS.save([measure(run, hosts, options.rate) | about])
+                RESULTS.save([measure(run, hosts) | about])
     if rows := RESULTS.read():
         for name, lines in (
             ("period_seconds", table(rows, LOSSES.read())),
@@ -91,13 +91,13 @@ def runs(workers: int) -> list[Run]:
     ]
 
 
-def measure(run: Run, hosts: Network, rate: str) -> Row:
+def measure(run: Run, hosts: Network) -> Row:
     """The row of one program."""
     hosts.shape(FULL_SPEED)
     alone, average, sent = [], [], []
     with HostProcesses(hosts, sys.executable, WORKER, json.dumps([run, 0])) as processes:
         processes.ready()
-        hosts.shape(rate)
+        hosts.shape(RATE)
         for part in range(PARTS):
             within = processes.measure("alone", 0, 1) if run.period else None
             ending = processes.measure("average", 0, 1)
@@ -111,13 +111,13 @@ def measure(run: Run, hosts: Network, rate: str) -> Row:
         "workers": run.workers,
         "period": run.period or "",
         "compressor": run.compressor,
-        "rate": rate,
+        "rate": RATE,
         "alone_ms": f"{statistics.median(alone):.3f}" if alone else "",
         "average_ms": f"{statistics.median(average):.3f}",
         "average_bytes": f"{statistics.fmean(sent):.0f}",
     }
     empty = dict.fromkeys(CHECK)
-    row |= check(run, hosts, rate, row) if (run.period, run.compressor) in CHECKED else empty
+    row |= check(run, hosts, row) if (run.period, run.compressor) in CHECKED else empty
     print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
     return row
 
@@ -125,7 +125,7 @@ def measure(run: Run, hosts: Network, rate: str) -> Row:
 CHECK = ("run_steps", "run_seconds", "computed_seconds", "run_loss", "expected_loss")
 
 
-def check(run: Run, hosts: Network, rate: str, timing: Row) -> Row:
+def check(run: Run, hosts: Network, timing: Row) -> Row:
     """Trains for real over the links to the first target, and compares."""
     curves = [
         row["curve"]
@@ -138,7 +138,7 @@ def check(run: Run, hosts: Network, rate: str, timing: Row) -> Row:
     hosts.shape(FULL_SPEED)
     with HostProcesses(hosts, sys.executable, WORKER, json.dumps([run, steps])) as processes:
         processes.ready()
-        hosts.shape(rate)
+        hosts.shape(RATE)
         trained = processes.measure("whole", 0, 1)
         found = processes.measure("validation", 0, 1).result["loss"]
     expected = dict(point.split(":") for point in curves[0].split())[str(steps)]

@@ -31,14 +31,14 @@ from benchmarks.common.environment import environment
 from benchmarks.common.pages import REPOSITORY, markdown, write_between, write_readme
 from benchmarks.common.results import Results, Row
 from benchmarks.hosts.host_processes import HostProcesses
-from benchmarks.hosts.namespaces import Network, bits_per_second, missing, network
+from benchmarks.hosts.namespaces import FULL_SPEED, Network, bits_per_second, missing, network
 from benchmarks.plan.map import WORKERS, draw
 
 PAGE = REPOSITORY / "docs" / "planning.md"
 README_NETWORK = "4", "200mbit"
 RESULTS = Results(
     "plan.csv",
-    ("hosts", "rate", "compressor"),
+    ("hosts", "rate"),
     lambda row: (int(row["hosts"]), bits_per_second(row["rate"]), int(row["place"])),
 )
 
@@ -62,7 +62,7 @@ class Options:
             bits_per_second(rate)
         if not all(2 <= one <= 250 for one in self.hosts):
             raise ValueError(f"hosts must be 2 to 250; got {self.hosts}.")
-        if not all(one >= 2 for one in self.workers):
+        if not self.workers or min(self.workers) < 2:
             raise ValueError(f"workers must be at least 2; got {self.workers}.")
 
 
@@ -90,7 +90,7 @@ def main(options: Options) -> int:
 
 def measure(hosts: Network, rates: tuple[str, ...], about: Row) -> None:
     """A row for every option at each rate, saved after each rate."""
-    hosts.shape("100gbit")
+    hosts.shape(FULL_SPEED)
     with HostProcesses(hosts, sys.executable, "benchmarks.plan.worker", "") as processes:
         started = processes.ready()
         for rate in rates:

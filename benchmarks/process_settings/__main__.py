@@ -39,15 +39,15 @@ from benchmarks.common.environment import environment
 from benchmarks.common.filters import check_filters, matches
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Results, Row, position
+from benchmarks.common.torch_python import runnable
 from benchmarks.hosts.host_processes import TUNED, HostProcesses, Measured, Settings
-from benchmarks.hosts.namespaces import Network, missing, network
+from benchmarks.hosts.namespaces import FULL_SPEED, Network, missing, network
 from benchmarks.time_to_accuracy.methods import METHODS, Method
 from benchmarks.time_to_accuracy.specification import PART_STEPS, Specification
 from benchmarks.time_to_accuracy.table import shown
 from benchmarks.time_to_accuracy.tasks import TASKS
 
 PAGE = REPOSITORY / "docs" / "performance.md"
-FULL_SPEED = "100gbit"
 # Several heaps, as many as glibc allows by default for one core, so that initialize_processes
 # changes nothing.
 GLIBC = {"MALLOC_ARENA_MAX": "8"}
@@ -101,15 +101,14 @@ def main(options: Options) -> int:
     if options.measure and (lacks := missing()):
         print(f"benchmarks.process_settings needs {'; and '.join(lacks)}.", file=sys.stderr)
         return 2
-    pythons = {"jax": sys.executable, "torch": options.torch_python and str(options.torch_python)}
+    pythons = {"jax": sys.executable, "torch": str(options.torch_python)}
     if options.measure:
-        about = environment()
+        methods = [method for method in MEASURED if matches(_text(method), options.only)]
         with network(2) as hosts:
-            for method in MEASURED:
-                python = pythons[method.framework]
-                if python and matches(_text(method), options.only):
-                    rows = measure(options, method, hosts, python)
-                    RESULTS.save([row | about for row in rows])
+            for method in runnable(methods, options.torch_python, "jaxcompress", "train"):
+                about = environment()  # the workers import the code as it is now
+                rows = measure(options, method, hosts, pythons[method.framework])
+                RESULTS.save([row | about for row in rows])
     if rows := RESULTS.read():
         print(markdown(table(rows)))
         write_between(PAGE, "process_settings", markdown(table(rows)))

@@ -7,12 +7,14 @@ Two processes, one with the library of the commit and one with that of this chec
 Each times the work of ``compress(error_feedback(…))`` in a step with one worker, on one matrix of
 1, 10 or 25 million entries. The step is jitted and its state donated.
 
-The columns: `before_ms`, `after_ms`, and the range of each. `ratio` is the median over the rounds
+A time is the least of three runs. The columns: `before_median_ms` and `after_median_ms` over the
+rounds, with the range of each. `ratio` is the median over the rounds
 of after/before, so a slow round cancels. `before_copies` and `after_copies`: memory beyond
 arguments and results, in copies of the data. A compressor that the commit does not have, or
 refuses, has no row.
 
-Rows go to `results/regression.csv`, in place of earlier ones of the same data and compressor.
+Rows go to `results/regression.csv`, in place of earlier ones of the same data and compressor. The
+printed table has those that compare the same two commits as this run.
 """
 
 import contextlib
@@ -60,34 +62,40 @@ class Options:
 
 def main(options: Options) -> None:
     """Measures, saves after each compressor, and prints the table."""
-    about = environment() | {"since": options.since, "rounds": options.rounds, "runs": RUNS}
-    with checkout(options.since) as folder, _worker(folder) as before, _worker(REPOSITORY) as after:
+    since = commit_of(options.since)
+    about = environment() | {"since": since, "rounds": options.rounds, "runs": RUNS}
+    with checkout(since) as folder, _worker(folder) as before, _worker(REPOSITORY) as after:
         for data in options.data:
             for text in (each.text for each in CANDIDATES if matches(each.text, options.only)):
                 if found := compared(around(text), data, before, after, options.rounds):
                     rows = [row(data, text, *found) | about]
                     FILE.save(rows)
                     print(f"{data} {text}: {rows[0]['ratio']}", flush=True)
-    print(markdown(shown(FILE.read())))
+                else:
+                    FILE.drop({"data": data, "compressor": text})
+    compared_now = (since, about["commit"])
+    print(markdown(shown(x for x in FILE.read() if (x["since"], x["commit"]) == compared_now)))
 
 
-@contextlib.contextmanager
-def checkout(commit: str) -> Iterator[Path]:
-    """A folder with the files of a commit.
+def commit_of(since: str) -> str:
+    """The short name of a commit.
 
     Raises:
       SystemExit: there is no such commit.
     """
+    command = ["git", "rev-parse", "--verify", "--short", f"{since}^{{commit}}"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"--since {since}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+@contextlib.contextmanager
+def checkout(commit: str) -> Iterator[Path]:
+    """A folder with the files of a commit."""
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            ["git", "archive", "--output", f"{folder}/files.tar", commit],
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise SystemExit(f"--since {commit}: {done.stderr.strip()}")
+        command = ["git", "archive", "--output", f"{folder}/files.tar", commit]
+        subprocess.run(command, cwd=REPOSITORY, check=True)
         subprocess.run(["tar", "xf", "files.tar"], cwd=folder, check=True)
         yield Path(folder)
 

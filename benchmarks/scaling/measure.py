@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from benchmarks.common.results import Row
 from benchmarks.common.timing import WARM_UP, milliseconds
 from benchmarks.hosts.host_processes import HostProcesses, Measured
-from benchmarks.hosts.namespaces import Network, bits_per_second, network
+from benchmarks.hosts.namespaces import FULL_SPEED, Network, bits_per_second, network
 from benchmarks.scaling.averaging import averaging
 from benchmarks.scaling.rate_model import Point
 from jaxcompress import Collective
@@ -37,7 +37,7 @@ def measure_collectives(
             for sent in SENT_BYTES
         ]
         with network(count) as hosts:
-            hosts.shape("100gbit")
+            hosts.shape(FULL_SPEED)
             with HostProcesses(
                 hosts, sys.executable, "benchmarks.scaling.worker", json.dumps(requested)
             ) as processes:

@@ -14,12 +14,11 @@ others.
 import dataclasses
 import subprocess
 import sys
-from pathlib import Path
 
 import tyro
 
 from benchmarks.common.environment import environment
-from benchmarks.common.pages import markdown, write_between
+from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Results
 from benchmarks.common.training_run import summary
 from benchmarks.scheme_survey.runs import arguments, names
@@ -31,7 +30,7 @@ RESULTS = Results(
     order=lambda row: names().index(row["scheme"]),
     listed=lambda row: row["scheme"] in names(),
 )
-PAGE = Path(__file__).parents[2] / "docs" / "catalogue.md"
+PAGE = REPOSITORY / "docs" / "catalogue.md"
 
 
 @dataclasses.dataclass(frozen=True)

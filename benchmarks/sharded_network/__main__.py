@@ -9,7 +9,7 @@ namespaces of this machine, whose links are shaped (`benchmarks.hosts.namespaces
 its share of the cores, so devices of a host share one core on a machine of two. The columns:
 
 - `step_ms`: a whole training step, from the first host's start to the last one's end: the median,
-  with `min_ms` and `max_ms`. `times_dense`: the dense median divided by it.
+  with `min_ms` and `max_ms`. The printed table has the dense median divided by it.
 - `payload_bytes`: what one host sends per step at its interface, without headers.
 - `slow_bytes`, `fast_bytes`: what one device sends between hosts and inside its host, counted in
   the compiled program by ring algorithms. Compression adds nothing to the second.
@@ -26,7 +26,7 @@ from benchmarks.common.environment import environment
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Results, Row, position
 from benchmarks.hosts.host_processes import HostProcesses
-from benchmarks.hosts.namespaces import Network, bits_per_second, missing, network
+from benchmarks.hosts.namespaces import FULL_SPEED, Network, bits_per_second, missing, network
 
 PAGE = REPOSITORY / "docs" / "sharding.md"
 METHODS = [
@@ -86,7 +86,7 @@ def main(options: Options) -> int:
 
 def measure(expression: str, hosts: Network, options: Options) -> list[Row]:
     """One row per rate. Connecting, compiling and the first steps run at full speed."""
-    hosts.shape("100gbit")
+    hosts.shape(FULL_SPEED)
     rows, module = [], "benchmarks.sharded_network.worker"
     with HostProcesses(hosts, sys.executable, module, expression) as processes:
         about = processes.ready()

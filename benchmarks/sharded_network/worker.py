@@ -12,18 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 import optax
 
 import jaxcompress
+from benchmarks.hosts.host_training import transformer
 from benchmarks.hosts.jax_host import barrier, versions
 from benchmarks.hosts.worker import serve
-from train.models.build_model import build_model
-from train.sharding import init_on_mesh
-from train.task import make_loss
 
 DEVICES_OF_A_HOST = 2
-CHARACTERS, CONTEXT, ROWS_OF_A_HOST = 65, 64, 8
 SIZE = {"width": 256, "layers": 5, "heads": 8}  # 4 million parameters
 
 
@@ -32,16 +28,11 @@ def main(rank: int, workers: int, address: str, expression: str) -> None:
     jaxcompress.initialize_processes(f"{address}:29400", workers, rank)
     jaxcompress.virtual_cpu_workers(DEVICES_OF_A_HOST)
     mesh = jaxcompress.hybrid_mesh({"data": workers, "fsdp": DEVICES_OF_A_HOST, "tensor": 1})
-    random = np.random.default_rng(rank)
-    text = random.integers(CHARACTERS, size=(ROWS_OF_A_HOST, CONTEXT + 1), dtype=np.int32)
-    batch = {"inputs": text[:, :-1], "labels": text[:, 1:]}
-    model = build_model("transformer", CHARACTERS, (CONTEXT,), transformer_size=SIZE)
-    params, _ = init_on_mesh(model, batch, 0, mesh)
+    loss_fn, params, batch = transformer(mesh, rank, SIZE, ("data", "fsdp"))
     average = jaxcompress.compress(jaxcompress.parse(expression))
     optimizer = optax.chain(jaxcompress.on_shards(average, params), optax.adamw(1e-3))
     state = jaxcompress.init_state(optimizer, params, mesh)
-    batch = jaxcompress.shard_batch(batch, mesh, ("data", "fsdp"))
-    step = jaxcompress.make_train_step(make_loss(model), optimizer, mesh)
+    step = jaxcompress.make_train_step(loss_fn, optimizer, mesh)
     compiled = step.lower(params, state, {}, batch).compile()
     traffic = jaxcompress.traffic_of_hlo(compiled.as_text(), mesh=mesh)
     about = {

@@ -6,8 +6,9 @@
 Every compressor takes two steps over all devices, and its claims are checked. The columns, each
 ``ok`` or the problem:
 
-- `law`: the average on every worker is the average of what each worker sent. `sign_majority` does
-  not claim it.
+- `law`: the average plus the mean of the residuals is the mean of the updates, in every step; a
+  memory counts on both sides. `momentum_correction`, whose velocity adds to the updates, does not
+  claim it.
 - `nothing lost`: the averages of two steps plus the mean of the memories are the mean of all
   updates. This needs an error memory; compressors without one are checked inside `error_feedback`
   if they allow it.

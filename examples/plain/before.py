@@ -3,6 +3,7 @@
 python before.py FOLDER     checkpoints are saved there; the same folder resumes
 """
 
+import os
 import sys
 
 import jax
@@ -35,7 +36,7 @@ def loss_fn(params, batch):
 
 def main(folder, steps=200):
     images, labels = load_digits(return_X_y=True)
-    images, rng = np.float32(images) / 16, np.random.default_rng(0)
+    images = np.float32(images) / 16
     mesh = jax.make_mesh((jax.device_count(),), ("data",), axis_types=(AxisType.Auto,))
     params = jax.device_put(init(jax.random.key(0)), NamedSharding(mesh, P()))
     optimizer = optax.adamw(1e-2)
@@ -53,7 +54,7 @@ def main(folder, steps=200):
         restored = manager.restore(begin, args=ocp.args.StandardRestore((params, state)))
         params, state = restored
     for step in range(begin, steps):
-        rows = rng.integers(1500, size=128)
+        rows = np.random.default_rng(step).integers(1500, size=128)
         batch = {"image": images[rows], "label": labels[rows]}
         batch = jax.device_put(batch, NamedSharding(mesh, P("data")))
         params, state, _ = train_step(params, state, batch)
@@ -66,4 +67,4 @@ def main(folder, steps=200):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1]) if len(sys.argv) == 2 else sys.exit(__doc__)
+    main(os.path.abspath(sys.argv[1])) if len(sys.argv) == 2 else sys.exit(__doc__)

@@ -21,8 +21,9 @@ def initialize_processes(
 ) -> int:
     """Joins this process to the others, before any device is used.
 
-    Collectives use gloo on CPUs and NCCL on GPUs. Without arguments JAX looks for a cluster (Slurm,
-    Open MPI, Kubernetes, Cloud TPU). If it finds none, the process stays alone.
+    Collectives use gloo on CPUs and NCCL on GPUs. Without arguments JAX looks for a cluster: Slurm,
+    Open MPI, Cloud TPU, and Kubernetes if ``jax[k8s]`` is installed. If it finds none, the process
+    stays alone.
 
     With ``JAX_PLATFORMS=cpu``, on Linux, this thread and those that it starts get the scheduling
     policy ``SCHED_BATCH``, unless they have another one already. Otherwise gloo's thread may

@@ -41,6 +41,7 @@ from jaxcompress import (
     top_k,
     two_phase,
 )
+from jaxcompress.distributed.specs import is_per_worker
 
 # Made once, since a compressor is compiled once.
 SIGNS = two_phase(sign(32))
@@ -245,10 +246,6 @@ def quadratic_loss(compressor, workers=8, steps=600, size=1024):
         lambda: jax.lax.scan(body, (start, state), jax.random.split(jax.random.key(1), steps))
     )()
     return float(jnp.sum(x**2) / 2)
-
-
-def is_per_worker(node):
-    return isinstance(node, jaxcompress.PerWorker)
 
 
 def first_state_of(optimizer, params, workers):

@@ -21,7 +21,7 @@ from jaxcompress.distributed.placement import (
     squeeze_worker_axis,
 )
 from jaxcompress.distributed.resharding import reshard_workers
-from jaxcompress.distributed.specs import state_specs
+from jaxcompress.distributed.specs import is_per_worker, state_specs
 
 WORKERS = 4
 STATE = {
@@ -115,12 +115,11 @@ def test_first_state_is_the_optimizer_s_with_a_row_for_every_worker():
     )
     params = {"matrix": jnp.zeros((20, 10)), "vector": jnp.zeros((3,))}
     placed, plain = init_state(optimizer, params, data_mesh(WORKERS)), optimizer.init(params)
-    is_per_worker = {"is_leaf": lambda node: isinstance(node, PerWorker)}
     assert jax.tree.structure(placed) == jax.tree.structure(plain)
     rows = 0
     for one, first in zip(
-        jax.tree.leaves(placed, **is_per_worker),
-        jax.tree.leaves(plain, **is_per_worker),
+        jax.tree.leaves(placed, is_leaf=is_per_worker),
+        jax.tree.leaves(plain, is_leaf=is_per_worker),
         strict=True,
     ):
         if isinstance(first, PerWorker):

@@ -15,12 +15,13 @@ import orbax.checkpoint as ocp
 import pytest
 from claims import ALL_COMPRESSORS
 from helpers import assert_close, assert_same_bits, mean_over_workers
-from invariants import Step, added, is_per_worker, memory, update_and_memory
+from invariants import Step, added, memory, update_and_memory
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from laws_programs import axes_of, compressor_of, simulates_memory
 
 import jaxcompress
+from jaxcompress.distributed.specs import is_per_worker
 from jaxcompress.feedback.memories import is_memory
 from jaxcompress.feedback.state_quantization import read
 

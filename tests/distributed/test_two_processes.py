@@ -29,6 +29,7 @@ SAVE = """
 import sys
 sys.path.insert(0, "tests/distributed")
 import test_two_processes
+from jaxcompress.distributed.specs import is_per_worker
 test_two_processes.save_all(test_two_processes.{train}, {path!r})
 """
 TWO_DEVICES = "import jaxcompress; jaxcompress.virtual_cpu_workers(2)"
@@ -78,7 +79,6 @@ def train_on_one_device(expression: str) -> dict[str, np.ndarray]:
     """The same steps with two virtual workers, by `vmap`, on one device."""
     optimizer = optimizer_of(expression)
     params = jax.tree.map(jnp.asarray, initial_parameters())
-    is_per_worker = lambda node: isinstance(node, jaxcompress.PerWorker)  # noqa: E731
     state = jaxcompress.init_state(optimizer, params, jaxcompress.data_mesh(WORKERS))
     # Off its two devices: `vmap` runs on one.
     state = jax.device_put(state, jax.devices()[0])

@@ -14,7 +14,6 @@ from helpers import FLOAT32, assert_close, assert_same_bits, slow
 from optimizer_helpers import (
     WORKERS,
     assert_replicas_are_equal,
-    is_per_worker,
     map_per_worker,
     mapped,
     placed,
@@ -33,6 +32,7 @@ from jaxcompress import (
     traffic_of_jaxpr,
 )
 from jaxcompress.contrib import onebit_lamb, zero_one_adam
+from jaxcompress.distributed.specs import is_per_worker
 from jaxcompress.optimizers.onebit_common import SETTLED, Moments, Steps, freezing
 
 PARAMS = {"matrix": jnp.linspace(-1, 1, 4096).reshape(64, 64), "vector": jnp.linspace(1, 2, 40)}

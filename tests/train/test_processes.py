@@ -180,6 +180,19 @@ def test_workdirs_that_are_not_shared_are_reported(tmp_path):
     assert "is not the folder that process 0 writes" in other.stderr
 
 
+@pytest.mark.parametrize("error", [OSError("process 0 cannot listen"), TimeoutError("late")])
+def test_a_port_or_another_process_that_is_not_ready_is_a_fault(monkeypatch, capsys, error):
+    """The same command may succeed later, so a supervisor starts it again."""
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("jaxcompress.initialize_processes", fail)
+    cluster = ("--coordinator", "127.0.0.1:1", "--num-processes", "2", "--process-id", "0")
+    assert main([*SMALL, *cluster]) == EXIT_CODE_FAULT
+    assert capsys.readouterr().err.splitlines()[-1] == f"error: {error}"
+
+
 def test_collective_that_fails_while_all_processes_live_is_a_fault(monkeypatch, capsys):
     def fail(*_):
         raise ValueError("UNKNOWN: Gloo all-reduce failed: Connection reset by peer")

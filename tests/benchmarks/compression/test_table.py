@@ -43,6 +43,7 @@ def test_new_rows_replace_those_of_the_same_stage_in_order(tmp_path, monkeypatch
 
 
 def test_a_compressor_is_one_line_with_a_dash_for_missing_stages():
-    (line,) = shown([row(stage, TIMES, 2.5, ABOUT) for stage in ("selection", "local path")])
+    rows = [row(stage, TIMES, 2.5, ABOUT) for stage in ("selection", "local path")]
+    (line,) = shown([each | {"threads": "1"} for each in rows])
     assert line["selection, ms"] == "3.00 (0.500 of torch's 6.00)"
     assert (line["encode, ms"], line["local path, ms"], line["× floor"]) == ("–", "8.00", "8.0")

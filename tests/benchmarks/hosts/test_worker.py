@@ -46,12 +46,20 @@ def test_every_step_is_prepared_and_warm_up_is_not_counted(monkeypatch):
     assert answer["result"] == {}
 
 
-def test_what_the_timed_steps_use_is_counted(monkeypatch):
-    sent, used = Sent(), iter([{"user_ms": 5.0, "waits": 2}, {"user_ms": 9.0, "waits": 3}])
+def test_what_the_timed_steps_use_is_counted_and_nothing_between_them(monkeypatch):
+    sent, used = Sent(), {"user_ms": 5.0, "waits": 2}
+
+    def step():
+        used["user_ms"] += 4.0
+        used["waits"] += 1
+
+    def between():
+        used["user_ms"] += 100.0
+
     monkeypatch.setattr(network_worker, "sent", sent.read)
-    monkeypatch.setattr(network_worker, "used", lambda: next(used))
-    answer = measure(sent.step, sent.between, warm_up=2, repeats=3)
-    assert answer["used"] == {"user_ms": 4.0, "waits": 1}
+    monkeypatch.setattr(network_worker, "used", used.copy)
+    answer = measure(step, between, warm_up=2, repeats=3)
+    assert answer["used"] == {"user_ms": 12.0, "waits": 3}
 
 
 def test_computing_uses_time():

@@ -1,15 +1,12 @@
 """What the command needs, and what it skips."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from benchmarks.common import results
 from benchmarks.hosts.host_processes import Measured
 from benchmarks.network import __main__ as network
-from benchmarks.network.__main__ import Options, main, runnable
-from benchmarks.network.methods import Method, chosen
+from benchmarks.network.__main__ import Options, main
+from benchmarks.network.methods import Method
 from benchmarks.network.table import row
 
 USED = {"user_ms": 3.0, "system_ms": 1.0, "page_faults": 7.0, "waits": 5.0, "preemptions": 2.0}
@@ -26,7 +23,10 @@ def test_without_hosts_the_table_is_made_from_the_file(monkeypatch):
     found = dict.fromkeys(("step", "bare"), Measured([12.0], 1_010_000, 100, USED))
     about = {"version": "jax 1", "python": "3", "requested_bytes": 1_000_000}
     methods = [Method("jax", "dense()"), Method("torch", "DDP, dense")]
-    rows = [row(each, 2, "1gbit", found, about) | {"machine": "a machine"} for each in methods]
+    rows = [
+        row(each, 2, "1gbit", found, about) | {"machine": "a machine", "commit": "abc"}
+        for each in methods
+    ]
     monkeypatch.setattr(network, "missing", lambda: ["root"])
     monkeypatch.setattr(results, "read_csv", lambda name: rows)
     monkeypatch.setattr(network, "plot", lambda rows, path: written.update(plot=path))
@@ -40,25 +40,6 @@ def test_without_hosts_the_table_is_made_from_the_file(monkeypatch):
         assert "| `dense()` |" in text and "a machine" in text
     assert "| `dense()` | 2 | 12.0 |" in written["network profile"]
     assert "| `dense()` | DDP, dense | 2 | 1.00 / 1.00 |" in written["network peers"]
-
-
-def test_without_torch_its_rows_are_skipped_with_a_message(capsys):
-    assert runnable(Options(only=("jax", "DDP, dense"))) == chosen(["jax"])
-    assert "--torch-python" in capsys.readouterr().err
-
-
-def test_a_python_without_torch_is_reported(tmp_path, monkeypatch, capsys):
-    Path(tmp_path, "torch.py").write_text("raise ImportError('no torch here')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert runnable(Options(torch_python=Path(sys.executable))) == chosen(["jax"])
-    assert "cannot import it" in capsys.readouterr().err
-
-
-def test_an_environment_with_torch_runs_all(tmp_path, monkeypatch, capsys):
-    Path(tmp_path, "torch.py").write_text("")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert runnable(Options(torch_python=Path(sys.executable))) == chosen([])
-    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

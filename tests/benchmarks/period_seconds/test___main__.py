@@ -19,6 +19,6 @@ def test_a_run_travels_to_its_workers_as_text():
         assert Run(*json.loads(json.dumps(run))).arguments() == run.arguments()
 
 
-def test_an_unknown_rate_is_refused():
-    with pytest.raises(ValueError, match="a rate is a number with"):
-        Options(rate="fast")
+def test_a_number_of_hosts_that_cannot_be_made_is_refused():
+    with pytest.raises(ValueError, match="workers must be 2 to 250"):
+        Options(workers=(300,))
