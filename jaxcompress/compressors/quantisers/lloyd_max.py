@@ -18,6 +18,7 @@ from jaxcompress.ops.quantization import (
     check_group,
     group_sizes,
     in_groups,
+    row_sums,
     safe_scale,
     scaled,
 )
@@ -86,12 +87,10 @@ def lloyd_max(bits: int, group: int = 1024, unbiased: bool = False) -> Compresso
         share = scaled(groups, largest)
         rms = jnp.sqrt(jnp.sum(share**2, axis=1, keepdims=True) / sizes)
         share = share / jnp.where(rms == 0, 1.0, rms)
-        number = _nearest(jnp.abs(share), levels)
-        magnitude = _level(number, levels)
-        # The magnitude of the products: of two factors XLA makes a slow library call on CPUs.
-        product = jnp.sum(jnp.abs(share * magnitude), axis=1, keepdims=True)
+        number, magnitude = _nearest(jnp.abs(share), levels)
         inside = jnp.arange(groups.shape[1]) < sizes
-        squares = jnp.sum(jnp.where(inside, magnitude**2, 0.0), axis=1, keepdims=True)
+        sums = row_sums([jnp.abs(share) * magnitude, jnp.where(inside, magnitude**2, 0.0)])
+        product, squares = (each[:, None] for each in sums)
         unit = sizes / jnp.where(product == 0, 1.0, product) if unbiased else product / squares
         scale = safe_scale(largest * (rms * unit), 1 / levels[0])
         code = 2 * number + (share < 0)
@@ -99,9 +98,9 @@ def lloyd_max(bits: int, group: int = 1024, unbiased: bool = False) -> Compresso
 
     def decode(message, like):
         words, scale = message
+        signed = jnp.array([sign * level for level in levels for sign in (1, -1)], jnp.float32)
         code = unpack(words, bits, like.size)
-        magnitude = _level(code >> 1, levels)
-        value = in_groups(jnp.where(code & 1, -magnitude, magnitude), group) * scale[:, None]
+        value = in_groups(signed.at[code].get(mode="promise_in_bounds"), group) * scale[:, None]
         return value.ravel()[: like.size].reshape(like.shape).astype(like.dtype)
 
     return gathered(Codec(encode, decode, chunk=group), contracts=not unbiased or bits > 1)
@@ -133,16 +132,15 @@ def normal_levels(bits: int) -> tuple[float, ...]:
     return tuple(map(float, level))
 
 
-def _nearest(magnitude: jax.Array, levels: tuple[float, ...]) -> jax.Array:
-    """The number of the level nearest to each entry, by comparison with every edge between two."""
-    edges = [(low + high) / 2 for low, high in itertools.pairwise(levels)]
-    start = jnp.zeros(magnitude.shape, jnp.uint32)
-    return sum(((magnitude > edge).astype(jnp.uint32) for edge in edges), start)
+def _nearest(magnitude: jax.Array, levels: tuple[float, ...]) -> tuple[jax.Array, jax.Array]:
+    """The number of the level nearest to each entry, and that level.
 
-
-def _level(number: jax.Array, levels: tuple[float, ...]) -> jax.Array:
-    """The levels of these numbers. Comparisons vectorise on CPUs, and a table does not."""
-    value = jnp.full(number.shape, levels[0], jnp.float32)
-    for k, level in enumerate(levels[1:], 1):
-        value = jnp.where(number >= k, jnp.float32(level), value)
-    return value
+    By comparison with every edge between two levels, which vectorises on CPUs.
+    """
+    number = jnp.zeros(magnitude.shape, jnp.uint32)
+    value = jnp.full(magnitude.shape, levels[0], jnp.float32)
+    for low, high in itertools.pairwise(levels):
+        beyond = magnitude > (low + high) / 2
+        number = number + beyond.astype(jnp.uint32)
+        value = jnp.where(beyond, jnp.float32(high), value)
+    return number, value
