@@ -12,7 +12,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Float32, Inexact, UInt32
 
 from jaxcompress.ops.argument_checks import check_integer
-from jaxcompress.ops.bitpacking import as_unsigned, pack, unpack
+from jaxcompress.ops.bitpacking import pack, unpack
 
 Axis = int | tuple[int, ...] | None
 MOST_IN_GROUP = 2**48  # of more, the largest of normal numbers cannot be computed
@@ -122,7 +122,7 @@ def pack_levels(
     levels: Float32[Array, "groups group"], size: int, bits: int
 ) -> UInt32[Array, " words"]:
     """Packs the first `size` of these integers from ``-s`` to ``s``, as unsigned integers."""
-    return pack(as_unsigned(levels.ravel()[:size] + steps_of(bits)), bits)
+    return pack((levels.ravel()[:size] + steps_of(bits)).astype(jnp.uint32), bits)
 
 
 def from_levels(
@@ -149,7 +149,8 @@ def stochastic_round(key: jax.Array, x: Float[Array, "..."]) -> Float[Array, "..
 def uniform(key: jax.Array, shape: tuple[int, ...]) -> Float32[Array, "..."]:
     """Random multiples of 2^-24 from 0 to below 1, from `random_words`."""
     # A signed integer converts to a float in one instruction.
-    return (random_words(key, shape) >> 8).astype(jnp.int32).astype(jnp.float32) * 2.0**-24
+    whole = lax.convert_element_type(random_words(key, shape) >> 8, jnp.int32)
+    return lax.convert_element_type(whole, jnp.float32) * 2.0**-24
 
 
 def random_words(key: jax.Array, shape: tuple[int, ...]) -> UInt32[Array, "..."]:
@@ -168,7 +169,7 @@ def random_words(key: jax.Array, shape: tuple[int, ...]) -> UInt32[Array, "..."]
       Salmon et al., `Parallel Random Numbers: As Easy as 1, 2, 3
       <https://doi.org/10.1145/2063384.2063405>`_, 2011, on generators that hash a counter
     """
-    words = jax.random.bits(key, (2,))
+    words = jax.random.bits(key, (2,), jnp.uint32)
     x = lax.iota(jnp.uint32, math.prod(shape)).reshape(shape) ^ words[0]
     x = (x ^ (x >> 16)) * np.uint32(0x7FEB352D)
     x = ((x ^ (x >> 15)) + words[1]) * np.uint32(0x846CA68B)

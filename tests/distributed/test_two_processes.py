@@ -14,6 +14,7 @@ from helpers import FLOAT32
 from subprocesses import free_port, joined, run_together
 
 import jaxcompress
+from jaxcompress.distributed.specs import is_per_worker
 
 WORKERS, ROWS, STEPS = 2, 32, 6
 COMPRESSORS = [
@@ -29,7 +30,6 @@ SAVE = """
 import sys
 sys.path.insert(0, "tests/distributed")
 import test_two_processes
-from jaxcompress.distributed.specs import is_per_worker
 test_two_processes.save_all(test_two_processes.{train}, {path!r})
 """
 TWO_DEVICES = "import jaxcompress; jaxcompress.virtual_cpu_workers(2)"

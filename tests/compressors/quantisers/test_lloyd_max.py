@@ -86,7 +86,7 @@ def test_eden_has_the_published_distortion_whatever_the_distribution(bits, draw)
 def test_eden_without_bias_averages_out_over_rotations():
     # Every residual is in another direction, so the mean of n of them has an n-th of the energy.
     rng = np.random.default_rng(0)
-    x = np.where(np.arange(256) % 16 == 0, 5.0, 0.1) * rng.standard_normal(256)
+    x = rng.standard_normal(256)
     updates = jnp.broadcast_to(jnp.asarray(x, jnp.float32), (4, 256))
     errors = {}
     for unbiased in (False, True):
@@ -96,7 +96,7 @@ def test_eden_without_bias_averages_out_over_rotations():
         ]
         one = np.mean([energy(each) for each in residuals])
         errors[unbiased] = energy(np.mean(residuals, axis=0)) / one
-    assert errors[True] < 2 / 200
+    assert errors[True] < 1.4 / 200
     # The least squared error shrinks what it sends, always in the same direction.
     assert errors[False] > 5 / 200
 
