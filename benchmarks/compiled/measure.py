@@ -6,15 +6,13 @@ import optax
 from jax.sharding import Mesh
 
 import jaxcompress
+from benchmarks.common.compiler_options import QUICK_TO_COMPILE
 from benchmarks.compiled import gpu, kernels, tpu
 from benchmarks.compiled.cases import Case
 from benchmarks.compiled.schedule import Span, spans
 from benchmarks.compiled.traced_step import gradient_bytes, trace_step
 
 IMAGES_PER_WORKER = 32
-# Nothing runs, so LLVM need not optimise. XLA's own passes, which decide on collectives and memory,
-# are unchanged.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 def compile_case(case: Case) -> tuple[dict[str, Any], list[Span]]:
@@ -51,7 +49,7 @@ def target(case: Case) -> tuple[Mesh, dict[str, Any]]:
     if case.platform in gpu.CARDS:
         flags = gpu.NO_AUTOTUNING | (gpu.ASYNCHRONOUS if asynchronous else {})
         return gpu.gpu_mesh(case.platform, case.workers), flags
-    return jaxcompress.data_mesh(case.workers), QUICKLY
+    return jaxcompress.data_mesh(case.workers), QUICK_TO_COMPILE
 
 
 def overlap(found: list[Span]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ Each times the work of ``compress(error_feedback(…))`` in a step with one work
 1, 10 or 25 million entries. The step is jitted and its state donated.
 
 A time is the least of three runs. The columns: `before_median_ms` and `after_median_ms` over the
-rounds, with the range of each. `ratio` is the median over the rounds
-of after/before, so a slow round cancels. `before_copies` and `after_copies`: memory beyond
+rounds, with the range of each. `ratio` is the median over the rounds of after/before, so a slow
+round cancels. `before_copies` and `after_copies`: memory beyond
 arguments and results, in copies of the data. A compressor that the commit does not have, or
 refuses, has no row.
 
@@ -74,7 +74,8 @@ def main(options: Options) -> None:
                 else:
                     FILE.drop({"data": data, "compressor": text})
     compared_now = (since, about["commit"])
-    print(markdown(shown(x for x in FILE.read() if (x["since"], x["commit"]) == compared_now)))
+    if rows := [x for x in FILE.read() if (x["since"], x["commit"]) == compared_now]:
+        print(markdown(shown(rows)))
 
 
 def commit_of(since: str) -> str:

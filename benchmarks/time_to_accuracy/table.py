@@ -112,12 +112,13 @@ def _fastest(rows: Sequence[Row], network: tuple[str, ...]) -> Fastest | None:
             )
             for framework, name in DENSE.items()
         ]
-        if medians.keys() >= set(DENSE.items()) and None not in others:
-            (seconds, method), (hook_seconds, hook) = others
-            shown = of_commit["jax", method], of_commit["torch", hook]
-            compiling = _median(shown[0], "compile_seconds")
-            fewest = min(map(len, [*shown, *(of_commit[name] for name in DENSE.items())]))
-            speed_up = _speed_up(_seconds(shown[0]), dense) or 0.0
+        if not medians.keys() >= set(DENSE.items()) or None in others:
+            continue
+        (seconds, method), (hook_seconds, hook) = others
+        shown = of_commit["jax", method], of_commit["torch", hook]
+        compiling = _median(shown[0], "compile_seconds")
+        fewest = min(map(len, [*shown, *(of_commit[name] for name in DENSE.items())]))
+        if speed_up := _speed_up(_seconds(shown[0]), dense):
             middle = statistics.median(dense.values())
             return Fastest(middle, method, seconds, speed_up, compiling, hook, hook_seconds, fewest)
     return None

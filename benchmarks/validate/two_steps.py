@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 import jaxcompress
-from benchmarks.compiled.measure import QUICKLY
+from benchmarks.common.compiler_options import QUICK_TO_COMPILE
 from jaxcompress import Compressor, Traffic
 from jaxcompress.base import AxisName
 
@@ -55,7 +55,7 @@ def prepare(compressor: Compressor, mesh: Mesh) -> Program:
         lambda params: compressor.init(jax.random.key(0), params), optax.identity().update
     )
     # That halves the time of a program that runs twice.
-    options = QUICKLY if mesh.devices.flat[0].platform == "cpu" else None
+    options = QUICK_TO_COMPILE if mesh.devices.flat[0].platform == "cpu" else None
     begin = jax.jit(lambda params: jaxcompress.init_state(first, params, mesh, axes)).lower(params)
     state, updates = begin.compile(options)(params), [_random(number, mesh) for number in range(2)]
     # Compiled once, both to run and to count bytes.

@@ -46,6 +46,14 @@ def test_a_label_that_is_no_longer_listed_sorts_last():
     assert [label for label, _, _ in shown()] == ["sign()", "gone()"]
 
 
+def test_a_measurement_can_be_dropped():
+    RATES.save([row("sign()", 2.0, 1), row("dense()", 1.0, 3)])
+    RATES.drop({"label": "sign()", "rate": 2.0})
+    assert shown() == [("dense()", "1.0", "3")]
+    RATES.drop({"label": "dense()", "rate": "1.0"})
+    assert shown() == []
+
+
 def test_rows_that_are_not_listed_are_dropped():
     RATES.save([row("gone()", 1.0, 1)])
     RATES._replace(listed=lambda each: each["label"] in LABELS).save([row("sign()", 1.0, 2)])

@@ -7,7 +7,9 @@ import pytest
 
 from benchmarks.common import results
 from benchmarks.common.environment import REPOSITORY
+from benchmarks.regression import __main__ as regression
 from benchmarks.regression.__main__ import Options, around, commit_of, main
+from benchmarks.regression.table import FILE
 
 HAS_COMMITS = not subprocess.run(
     ["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, check=False
@@ -34,3 +36,13 @@ def test_an_unknown_commit_is_named():
 def test_no_memory_around_what_does_not_contract():
     assert around("top_k(0.01)") == "error_feedback(top_k(0.01))"
     assert around("qsgd(2)") == "qsgd(2)"
+
+
+def test_a_refused_compressor_loses_its_earlier_row(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    monkeypatch.setattr(regression, "compared", lambda *_: None)
+    about = {"data": "1M", "since": "abc", "commit": "def"}
+    FILE.save([about | {"compressor": text} for text in ("block_max(128)", "sign()")])
+    main(Options(since="HEAD", data=("1M",), only=("block_max(128)",)))
+    assert [row["compressor"] for row in FILE.read()] == ["sign()"]
+    assert "|" not in capsys.readouterr().out
