@@ -74,9 +74,12 @@ with supervisor.stop_requests() as request:
 
 def test_ctrl_c_reaches_a_process_once():
     """A terminal sends it to the whole group; the process gets SIGTERM from its supervisor."""
+    # A shell starts what runs in the background with SIGINT ignored, and processes inherit that.
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
     running = subprocess.Popen(
         program(SUPERVISOR), stdout=subprocess.PIPE, text=True, process_group=0
     )
+    signal.signal(signal.SIGINT, earlier)
     assert running.stdout.readline() == "ready\n"
     os.killpg(running.pid, signal.SIGINT)
     assert running.communicate(timeout=60)[0] == "0\n"
