@@ -4,6 +4,7 @@
     python -m benchmarks.network --workers           table and plot of the file, no measurement
 
     --workers 2 4 8 --rate 100mbit 1gbit 10gbit      other networks
+    --rounds 3                                       everything three times, one after the other
     --only power_sgd PowerSGD                        some methods; other rows stay
     --huge-pages                                     large arrays of both frameworks on huge pages
     --torch-python PATH/bin/python                   an environment with PyTorch, to compare
@@ -14,6 +15,7 @@ the cores. Both frameworks get the same cores and the same settings of Linux.
 
 The columns:
 
+- `round`: which of the `--rounds`.
 - `step_ms`: gradients in, average out, from the first host's start to the last one's end: the
   median, with `min_ms` and `max_ms`. All 161 arrays (25.6 million random float32 numbers) are
   ready when a step begins. JAX runs `jaxcompress.compress`. PyTorch runs a backward pass under
@@ -36,15 +38,18 @@ The columns:
   divided by it.
 - `times_dense`: how much faster the step is than the dense step of the better framework.
 
-Rows go to `results/network.csv`, in place of earlier ones of the same method, hosts and rate, with
-a plot beside it; those with huge pages to `results/network_huge_pages.csv`. docs/network.md shows
-the rows of two hosts, where their time goes, and all rows beside PyTorch's. The README has some of
-them.
+Rows go to `results/network.csv`, in place of earlier ones of the same method, hosts, rate and
+round, with a plot beside it; those with huge pages to `results/network_huge_pages.csv`. Rows that
+are in the file, made at the same commit, are not measured again: a command that was interrupted
+goes on. `--again` repeats them. docs/network.md shows the medians over the rounds for two hosts,
+where their time goes, and all rows beside PyTorch's. The README has some of them.
 """
 
 import dataclasses
+import itertools
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +69,7 @@ from benchmarks.network.table import (
     RESULTS,
     beside_dense,
     headline,
+    over_rounds,
     peers,
     profile,
     row,
@@ -96,15 +102,17 @@ class Options:
     torch_python: Path | None = None
     huge_pages: bool = False
     repeats: int = 7  # timed steps, after warm-up
+    rounds: int = 1  # each measures every method over every network
+    again: bool = False  # also what was measured at this commit
 
     def __post_init__(self) -> None:
         """ValueError for an invalid number, rate or filter."""
         for rate in self.rate:
             bits_per_second(rate)
-        if not all(2 <= one <= 250 for one in self.workers) or self.repeats < 1:
+        if not all(2 <= one <= 250 for one in self.workers) or min(self.repeats, self.rounds) < 1:
             raise ValueError(
-                "workers must be 2 to 250 and repeats at least 1; got"
-                f" {self.workers} and {self.repeats}."
+                "workers must be 2 to 250, and repeats and rounds at least 1; got"
+                f" {self.workers}, {self.repeats} and {self.rounds}."
             )
         check_filters(self.only, map(" ".join, METHODS), "method")
 
@@ -119,12 +127,21 @@ def main(options: Options) -> int:
     results = HUGE_PAGES if options.huge_pages else RESULTS
     failed = []
     methods = runnable(chosen(options.only), options.torch_python) if options.workers else []
-    for workers in options.workers:
+    for round_, workers in itertools.product(range(options.rounds), options.workers):
         with network(workers) as hosts:
             for method in methods:
+                about = surroundings()  # the workers import the code as it is now
+                rates = [
+                    rate
+                    for rate in options.rate
+                    if options.again
+                    or not results.measured(
+                        method._asdict() | {"workers": workers, "rate": rate, "round": round_},
+                        about["commit"],
+                    )
+                ]
                 try:
-                    about = surroundings()  # the workers import the code as it is now
-                    new = [each | about for each in measure(method, hosts, options)]
+                    new = [each | about for each in measure(method, hosts, rates, round_, options)]
                     write_csv(results.name, beside_dense(results.merged(new)))
                 except (RuntimeError, TimeoutError) as error:
                     failed.append(f"{workers} workers, {' '.join(method)}: {error}")
@@ -134,11 +151,15 @@ def main(options: Options) -> int:
     return 1 if failed else 0
 
 
-def measure(method: Method, hosts: Network, options: Options) -> list[dict[str, Any]]:
+def measure(
+    method: Method, hosts: Network, rates: Sequence[str], round_: int, options: Options
+) -> list[dict[str, Any]]:
     """One row per rate.
 
     Connecting, compiling and the first steps run at full speed.
     """
+    if not rates:
+        return []
     python = str(options.torch_python) if method.framework == "torch" else sys.executable
     hosts.shape(FULL_SPEED)
     rows = []
@@ -147,14 +168,14 @@ def measure(method: Method, hosts: Network, options: Options) -> list[dict[str, 
     ) as processes:
         about = processes.ready()
         processes.measure("step", warm_up=4, repeats=1)
-        for rate in options.rate:
+        for rate in rates:
             hosts.shape(rate)
             found = {
                 name: processes.measure(name, 1, options.repeats) for name in about["programs"]
             }
-            rows.append(row(method, len(hosts.hosts), rate, found, about))
+            rows.append(row(method, len(hosts.hosts), rate, round_, found, about))
             print(
-                ", ".join(f"{key} {value}" for key, value in list(rows[-1].items())[:8]), flush=True
+                ", ".join(f"{key} {value}" for key, value in list(rows[-1].items())[:9]), flush=True
             )
     return rows
 
@@ -168,14 +189,15 @@ def surroundings() -> dict[str, str]:
 
 def _show(rows: list[dict[str, str]]) -> None:
     """Prints the table, and writes the plot and the tables of the README and of its page."""
+    medians = over_rounds(rows)
     if rows:
-        print(markdown(shown(rows)))
-        plot(rows, RESULTS.picture)
-    if lines := headline(rows):
+        print(markdown(shown(medians)))
+        plot(medians, RESULTS.picture)
+    if lines := headline(medians):
         write_between(PAGE, "network", f"{markdown(lines)}\n\n{_where(rows)}")
         short = [line for line in lines if line["average by"].strip("`") in IN_README]
         write_readme("network", f"{markdown(short)}\n\n{_where(rows)}")
-    for name, found in (("profile", profile(rows)), ("peers", peers(rows, HUGE_PAGES.read()))):
+    for name, found in (("profile", profile(medians)), ("peers", peers(rows, HUGE_PAGES.read()))):
         if found:
             write_between(PAGE, f"network {name}", markdown(found))
 
@@ -186,9 +208,11 @@ def _where(rows: list[dict[str, str]]) -> str:
         sorted({str(each[key]) for each in rows})
         for key in ("machine", "version", "commit", "repeats")
     )
+    rounds = 1 + max(int(each["round"]) for each in rows)
     return (
-        f"{'; '.join(machines)}, shared by both hosts; {', '.join(versions)}; median of"
-        f" {' or '.join(repeats)} steps; measured at {', '.join(commits)}."
+        f"{'; '.join(machines)}, shared by both hosts; {', '.join(versions)}; median of {rounds}"
+        f" {'run' if rounds == 1 else 'runs'} of {' or '.join(repeats)} steps; measured at"
+        f" {', '.join(commits)}."
     )
 
 

@@ -9,6 +9,12 @@ from benchmarks.hosts.host_processes import Measured
 from benchmarks.hosts.namespaces import bits_per_second
 from benchmarks.network.methods import METHODS, Method
 
+# The columns that are measured: numbers, or empty.
+NUMBERS = (
+    *("step_ms", "communication_ms", "backward_ms", "user_ms", "system_ms", "page_faults"),
+    *("waits", "preemptions", "cores_used", "interface_bytes", "payload_bytes", "payload_ratio"),
+    *("floor_ms", "times_floor", "times_dense"),
+)
 DENSE = (("jax", "dense()"), ("torch", "DDP, dense"))
 # PyTorch's counterpart of each method.
 PEERS = {
@@ -26,13 +32,21 @@ PEERS = {
 }
 
 
-def row(method: Method, workers: int, rate: str, found: dict[str, Measured], about: Row) -> Row:
+def row(
+    method: Method,
+    workers: int,
+    rate: str,
+    round_: int,
+    found: dict[str, Measured],
+    about: Row,
+) -> Row:
     """One row of the file.
 
     Args:
       method: What was measured.
       workers: Hosts.
       rate: Of every link.
+      round_: Which of the runs of all methods, from 0.
       found: The measurement of each of the worker's programs.
       about: The worker's description of itself.
     """
@@ -42,6 +56,7 @@ def row(method: Method, workers: int, rate: str, found: dict[str, Measured], abo
         **method._asdict(),
         "workers": workers,
         "rate": rate,
+        "round": round_,
         "step_ms": f"{_median(step):.1f}",
         "min_ms": f"{min(step.ms):.1f}",
         "max_ms": f"{max(step.ms):.1f}",
@@ -64,7 +79,10 @@ def row(method: Method, workers: int, rate: str, found: dict[str, Measured], abo
 
 
 def beside_dense(rows: Sequence[Row]) -> list[Row]:
-    """The rows with `times_dense`: how much faster each is than the better dense step of both."""
+    """The rows with `times_dense`: how much faster each is than the better dense step of both.
+
+    Both are of the same round.
+    """
     steps = {_name(each): float(each["step_ms"]) for each in rows}
 
     def times_dense(each: Row) -> str:
@@ -77,6 +95,35 @@ def beside_dense(rows: Sequence[Row]) -> list[Row]:
         return f"{min(dense) / float(each['step_ms']):.2f}" if dense else ""
 
     return [each | {"times_dense": times_dense(each)} for each in rows]
+
+
+def over_rounds(rows: Iterable[Row]) -> list[Row]:
+    """A row for each method and network: the median over the rounds of each number.
+
+    `min_ms` and `max_ms` are of the steps of all rounds, and `rounds` counts the rounds.
+    """
+    found: dict[tuple, list[Row]] = {}
+    for each in rows:
+        found.setdefault(_name(each)[:-1], []).append(each)
+    return [_over_rounds(some) for some in found.values()]
+
+
+def _over_rounds(rows: Sequence[Row]) -> Row:
+    return {
+        **rows[0],
+        **{name: _middle([each[name] for each in rows]) for name in NUMBERS if name in rows[0]},
+        "min_ms": min((each["min_ms"] for each in rows), key=float),
+        "max_ms": max((each["max_ms"] for each in rows), key=float),
+        "rounds": len(rows),
+    }
+
+
+def _middle(values: Sequence[str]) -> str:
+    """The median as text, with the decimal places of the values; empty if one is empty."""
+    if "" in values:
+        return ""
+    places = max(len(value.partition(".")[2]) for value in values)
+    return f"{statistics.median(map(float, values)):.{places}f}"
 
 
 def shown(rows: Iterable[Row]) -> list[Row]:
@@ -106,6 +153,7 @@ def profile(rows: Iterable[Row], rate: str = "1gbit") -> list[Row]:
             "average by": _method(each),
             "hosts": each["workers"],
             "step ms": each["step_ms"],
+            "from–to": f"{each['min_ms']}–{each['max_ms']}",
             "link ms": each["floor_ms"],
             "computing ms": each["user_ms"],
             "kernel ms": each["system_ms"],
@@ -124,7 +172,9 @@ def headline(rows: Iterable[Row], workers: int = 2) -> list[Row]:
     It has a line per method and a column per rate.
     """
     found = {
-        (*_name(each)[:2], each["rate"]): each for each in rows if int(each["workers"]) == workers
+        (each["framework"], each["method"], each["rate"]): each
+        for each in rows
+        if int(each["workers"]) == workers
     }
     rates = sorted({rate for *_, rate in found}, key=bits_per_second)
     lines = []
@@ -147,9 +197,10 @@ def headline(rows: Iterable[Row], workers: int = 2) -> list[Row]:
 
 
 def peers(rows: Sequence[Row], with_huge_pages: Sequence[Row]) -> list[Row]:
-    """Steps divided by those of PyTorch's counterpart; the second number is with huge pages.
+    """Steps divided by those of PyTorch's counterpart in the same round.
 
-    It has a line per method and number of hosts, and a column per rate.
+    Each cell has the median of these ratios, the least and the greatest in brackets; with huge
+    pages after a slash. The table has a line per method and number of hosts, and a column per rate.
     """
     steps = [
         {_name(each): float(each["step_ms"]) for each in some} for some in (rows, with_huge_pages)
@@ -161,10 +212,9 @@ def peers(rows: Sequence[Row], with_huge_pages: Sequence[Row]) -> list[Row]:
         for workers in sorted({workers for workers, _ in networks}):
             ratios = {
                 rate: " / ".join(
-                    f"{some['jax', ours, str(workers), rate] / peer:.2f}"
+                    _spread(found)
                     for some in steps
-                    if (peer := some.get(("torch", theirs, str(workers), rate)))
-                    and ("jax", ours, str(workers), rate) in some
+                    if (found := _ratios(some, ours, theirs, (str(workers), rate)))
                 )
                 for rate in rates
             }
@@ -172,6 +222,24 @@ def peers(rows: Sequence[Row], with_huge_pages: Sequence[Row]) -> list[Row]:
                 names = {"jaxcompress": f"`{ours}`", "PyTorch": theirs, "hosts": workers}
                 lines.append(names | {_readable(rate): ratio for rate, ratio in ratios.items()})
     return lines
+
+
+def _ratios(
+    steps: dict[tuple, float], ours: str, theirs: str, network: tuple[str, str]
+) -> list[float]:
+    """Our steps divided by PyTorch's, a ratio for each round that has both."""
+    return [
+        step / peer
+        for (framework, method, *where, round_), step in steps.items()
+        if (framework, method, tuple(where)) == ("jax", ours, network)
+        and (peer := steps.get(("torch", theirs, *network, round_)))
+    ]
+
+
+def _spread(ratios: Sequence[float]) -> str:
+    """1.02 (0.98–1.10), or 1.02 if there is one."""
+    middle = f"{statistics.median(ratios):.2f}"
+    return middle if len(ratios) == 1 else f"{middle} ({min(ratios):.2f}–{max(ratios):.2f})"
 
 
 def _readable(rate: str) -> str:
@@ -199,16 +267,18 @@ def _median(measured: Measured) -> float:
     return statistics.median(measured.ms)
 
 
-def _name(each: Row) -> tuple[str, str, str, str]:
-    return each["framework"], each["method"], str(each["workers"]), each["rate"]
+def _name(each: Row) -> tuple[str, str, str, str, str]:
+    framework, method, workers, rate, round_ = (str(each[column]) for column in KEY)
+    return framework, method, workers, rate, round_
 
 
 def _order(each: Row) -> tuple:
-    """By hosts, rate, framework and method; methods that are no longer measured come last."""
+    """By hosts, rate, framework, method and round; other methods than today's come last."""
     order = position(METHODS, Method(each["framework"], each["method"]))
-    return int(each["workers"]), bits_per_second(each["rate"]), each["framework"], order
+    network = int(each["workers"]), bits_per_second(each["rate"])
+    return *network, each["framework"], order, int(each["round"])
 
 
-KEY = ("framework", "method", "workers", "rate")
+KEY = ("framework", "method", "workers", "rate", "round")
 RESULTS = Results("network.csv", KEY, _order)
 HUGE_PAGES = Results("network_huge_pages.csv", KEY, _order)

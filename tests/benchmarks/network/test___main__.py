@@ -1,5 +1,8 @@
 """What the command needs, and what it skips."""
 
+import contextlib
+import dataclasses
+
 import pytest
 
 from benchmarks.common import results
@@ -24,7 +27,7 @@ def test_without_hosts_the_table_is_made_from_the_file(monkeypatch):
     about = {"version": "jax 1", "python": "3", "requested_bytes": 1_000_000}
     methods = [Method("jax", "dense()"), Method("torch", "DDP, dense")]
     rows = [
-        row(each, 2, "1gbit", found, about) | {"machine": "a machine", "commit": "abc"}
+        row(each, 2, "1gbit", 0, found, about) | {"machine": "a machine", "commit": "abc"}
         for each in methods
     ]
     monkeypatch.setattr(network, "missing", lambda: ["root"])
@@ -42,12 +45,43 @@ def test_without_hosts_the_table_is_made_from_the_file(monkeypatch):
     assert "| `dense()` | DDP, dense | 2 | 1.00 / 1.00 |" in written["network peers"]
 
 
+def test_rounds_are_interleaved_and_what_was_measured_is_not_repeated(monkeypatch, tmp_path):
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    monkeypatch.setattr(network, "missing", lambda: [])
+    monkeypatch.setattr(network, "network", contextlib.nullcontext)
+    monkeypatch.setattr(network, "surroundings", lambda: {"commit": "abc"})
+    monkeypatch.setattr(network, "_show", lambda rows: None)
+    found = dict.fromkeys(("step", "bare"), Measured([12.0], 1_010_000, 100, USED))
+    about = {"version": "jax 1", "python": "3", "requested_bytes": 1_000_000}
+    measured = []
+
+    def measure(method, workers, rates, round_, options):
+        measured.append((round_, workers, method.method, tuple(rates)))
+        return [row(method, workers, rate, round_, found, about) for rate in rates]
+
+    monkeypatch.setattr(network, "measure", measure)
+    options = Options(workers=(2, 4), rate=("1gbit",), rounds=2, only=("jax dense", "sign()"))
+    names = ("dense()", "error_feedback(sign())")
+    each = [(i, workers, name) for i in range(2) for workers in (2, 4) for name in names]
+    assert main(options) == 0
+    assert measured == [(*one, ("1gbit",)) for one in each]
+    assert len(results.read_csv(network.RESULTS.name)) == len(each)
+
+    measured.clear()
+    assert main(dataclasses.replace(options, rate=("1gbit", "10gbit"))) == 0
+    assert measured == [(*one, ("10gbit",)) for one in each]
+    measured.clear()
+    assert main(dataclasses.replace(options, again=True)) == 0
+    assert measured == [(*one, ("1gbit",)) for one in each]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"rate": ("fast",)}, "a rate is a number"),
         ({"workers": (1,)}, "workers must be 2 to 250"),
-        ({"repeats": 0}, "repeats at least 1"),
+        ({"repeats": 0}, "repeats and rounds at least 1"),
+        ({"rounds": 0}, "repeats and rounds at least 1"),
         ({"only": ("nothing",)}, "no method contains"),
     ],
 )

@@ -5,7 +5,16 @@ import pytest
 from benchmarks.common import results
 from benchmarks.hosts.host_processes import Measured
 from benchmarks.network.methods import Method
-from benchmarks.network.table import RESULTS, beside_dense, headline, peers, profile, row, shown
+from benchmarks.network.table import (
+    RESULTS,
+    beside_dense,
+    headline,
+    over_rounds,
+    peers,
+    profile,
+    row,
+    shown,
+)
 
 ABOUT = {"version": "jax 1", "python": "3", "requested_bytes": 900_000, "compiled_bytes": 1_000_000}
 USED = {"user_ms": 3.0, "system_ms": 1.0, "page_faults": 7.0, "waits": 5.0, "preemptions": 2.0}
@@ -24,13 +33,13 @@ def merged(earlier, new):
     return beside_dense(RESULTS.merged(new))
 
 
-def made(method="dense()", framework="jax", workers=2, rate="1gbit", step_ms=10.0):
+def made(method="dense()", framework="jax", workers=2, rate="1gbit", step_ms=10.0, round_=0):
     found = FOUND | {"step": Measured([step_ms], *SENT)}
-    return row(Method(framework, method), workers, rate, found, ABOUT)
+    return row(Method(framework, method), workers, rate, round_, found, ABOUT)
 
 
 def test_a_row_holds_median_spread_and_ratios():
-    one = row(Method("jax", "dense()"), 2, "1gbit", FOUND, ABOUT)
+    one = row(Method("jax", "dense()"), 2, "1gbit", 0, FOUND, ABOUT)
     assert (one["step_ms"], one["min_ms"], one["max_ms"]) == ("12.0", "10.0", "20.0")
     assert one["communication_ms"] == "9.0"
     assert (one["interface_bytes"], one["payload_bytes"], one["payload_ratio"]) == (
@@ -44,12 +53,35 @@ def test_a_row_holds_median_spread_and_ratios():
 
 def test_without_compiled_bytes_the_payload_is_compared_with_requested_bytes():
     about = {key: value for key, value in ABOUT.items() if key != "compiled_bytes"}
-    assert row(Method("torch", "DDP, dense"), 2, "1gbit", FOUND, about)["payload_ratio"] == "1.115"
+    one = row(Method("torch", "DDP, dense"), 2, "1gbit", 0, FOUND, about)
+    assert one["payload_ratio"] == "1.115"
 
 
 def test_a_new_row_takes_the_place_of_the_same_method_hosts_and_rate():
     rows = merged([made(step_ms=10), made(workers=4)], [made(step_ms=20)])
     assert [(each["workers"], each["step_ms"]) for each in rows] == [(2, "20.0"), ("4", "10.0")]
+
+
+def test_a_round_has_rows_of_its_own():
+    rows = merged([made(step_ms=10), made(step_ms=20, round_=1)], [made(step_ms=30, round_=1)])
+    assert [each["step_ms"] for each in rows] == ["10.0", "30.0"]
+
+
+def test_a_row_is_compared_with_the_dense_average_of_its_round():
+    sign = "error_feedback(sign())"
+    rows = merged([], [made(round_=0), made(step_ms=30, round_=1), made(sign, step_ms=5, round_=1)])
+    assert [each["times_dense"] for each in rows] == ["1.00", "1.00", "6.00"]
+
+
+def test_over_rounds_there_is_one_row_of_medians():
+    steps = (30.0, 10.0, 11.25)
+    rows = merged([], [made(step_ms=step, round_=i) for i, step in enumerate(steps)])
+    (one,) = over_rounds(rows)
+    assert (one["step_ms"], one["min_ms"], one["max_ms"]) == ("11.2", "10.0", "30.0")
+    assert (one["rounds"], one["interface_bytes"], one["backward_ms"]) == (3, "1010000", "")
+    assert over_rounds([made(workers=2), made(workers=4)]) == [
+        made(workers=each) | {"min_ms": "10.0", "max_ms": "10.0", "rounds": 1} for each in (2, 4)
+    ]
 
 
 def test_a_row_is_compared_with_the_better_dense_average_of_its_network():
@@ -127,6 +159,7 @@ def test_the_profile_says_how_busy_the_cores_were(monkeypatch):
             "average by": "`dense()`",
             "hosts": 2,
             "step ms": "8.0",
+            "from–to": "8.0–8.0",
             "link ms": "8.1",
             "computing ms": "3.0",
             "kernel ms": "1.0",
@@ -152,6 +185,16 @@ def test_methods_are_compared_with_those_of_pytorch():
         names | {"hosts": 2, "100 Mbit/s": "1.50", "1 Gbit/s": "0.80 / 1.50"},
         names | {"hosts": 4, "100 Mbit/s": "", "1 Gbit/s": "0.80"},
     ]
+
+
+def test_ratios_are_of_equal_rounds_with_their_median_and_range():
+    ours = [made(step_ms=step, round_=i) for i, step in enumerate((8.0, 30.0, 9.0, 7.0))]
+    theirs = [
+        made("DDP, dense", "torch", step_ms=step, round_=i)
+        for i, step in enumerate((10.0, 20.0, 10.0))
+    ]
+    (line,) = peers(ours + theirs, [])
+    assert line["1 Gbit/s"] == "0.90 (0.80–1.50)"
 
 
 def test_without_a_counterpart_nothing_is_compared():
