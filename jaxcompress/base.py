@@ -32,6 +32,7 @@ class Codec(NamedTuple):
     decode: Callable[[Any, Any], Any]  # (message, like) -> array of that shape and dtype, or Sparse
     select: Callable[[jax.Array, jax.Array], Any] | None = None  # (key, x) -> Sparse, for encode
     chunk: int | None = None  # entries that can be encoded alone; None: needs the whole array
+    entrywise: bool = False  # every entry, or every selected row, is encoded on its own
 
 
 class Compressor(NamedTuple):

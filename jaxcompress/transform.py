@@ -61,15 +61,15 @@ def compress(
     cannot detect a sum there: take gradients by `local_value_and_grad`.
 
     An array travels dense unless its message is at least `min_compression_rate` times smaller than
-    the array. All dense arrays share one all-reduce and have no error memory. So
-    ``compress(dense())`` is a plain ``pmean``. If the compressor has a momentum, as
-    `momentum_correction` has, the averages of dense arrays get the same momentum. Arrays of
-    ``float0``, the gradients of integers, pass unchanged.
+    the array. Dense arrays have no error memory. Those of one dtype and of at most 1 MiB share one
+    all-reduce, and larger ones have their own. So ``compress(dense())`` is a plain ``pmean``. If
+    the compressor has a momentum, as `momentum_correction` has, the averages of dense arrays get
+    the same momentum. Arrays of ``float0``, the gradients of integers, pass unchanged.
 
     The messages of all arrays travel together, in as many collectives as the scheme has rounds.
     With `bucket_bytes` they travel in groups of arrays, the last by name first (``Block_10`` before
     ``Block_9``). A backward pass computes those gradients first, so a compiler can send one group
-    while it computes the next. Each group has its own collectives and its own dense all-reduce.
+    while it computes the next. Each group has its own collectives.
 
     ``update(..., loss=…, bandwidth=…)`` takes what the rules of `adaptive` need: the training loss,
     averaged over workers, and the rate of the link in bits per second.

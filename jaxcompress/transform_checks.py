@@ -1,5 +1,6 @@
 """Checks of what `compress` is given, and their error messages."""
 
+import itertools
 import numbers
 from typing import Any
 
@@ -97,9 +98,9 @@ def check_updates(updates: Updates, axis_name: AxisName) -> Any:
             f"compress would gather whole gradients along the mesh axes {model}, over which XLA"
             " shards arrays. Write on_shards(compress(...), params) in the chain."
         )
-    for path, x in jax.tree_util.tree_leaves_with_path(updates):
-        if is_float0(x):
-            continue
+    arrays, treedef = jax.tree_util.tree_flatten_with_path(updates)
+    averaged = [not is_float0(x) for _, x in arrays]
+    for path, x in itertools.compress(arrays, averaged):
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             raise ValueError(
                 f"the update of {path_text(path)!r} is {x.dtype}, which has no average."
@@ -117,7 +118,7 @@ def check_updates(updates: Updates, axis_name: AxisName) -> Any:
                 " after compress. Instead of optax.MultiSteps use micro_batches of make_train_step."
                 " compress takes axes of the workers only, not of the model."
             )
-    return jax.tree.map(lambda x: not is_float0(x), updates)
+    return treedef.unflatten(averaged)
 
 
 def is_float0(x: Any) -> bool:

@@ -42,7 +42,8 @@ def as_users_run_it(monkeypatch):
 def on_gpus(monkeypatch):
     """Traces the programs of GPUs, which run here too."""
     collectives = ("collectives.one_phase", "collectives.two_phase")
-    for module in ("compressors.builders.joined", *collectives, "ops.low_rank"):
+    ops = ("ops.low_rank", "ops.orthogonal", "ops.serialization")
+    for module in ("compressors.builders.joined", *collectives, *ops):
         monkeypatch.setattr(f"jaxcompress.{module}.platform", lambda: "gpu")
 
 

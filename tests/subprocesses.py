@@ -26,6 +26,11 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
+def user_environment() -> dict[str, str]:
+    """The variables of this process without those that the tests set for their own devices."""
+    return {name: value for name, value in os.environ.items() if name not in SET_BY_TESTS}
+
+
 def run_python(program: str) -> Finished:
     """Runs one program, given as text, to its end."""
     return run_together([program])[0]
@@ -70,12 +75,12 @@ def lines_of(results: Sequence[Finished]) -> list[list[str]]:
 
 
 def _start(program: str) -> subprocess.Popen[str]:
-    clean = {name: value for name, value in os.environ.items() if name not in SET_BY_TESTS}
     paths = os.pathsep.join(str(path) for path in (REPOSITORY, REPOSITORY / "tests"))
     return subprocess.Popen(
         [sys.executable, "-c", program],
         cwd=REPOSITORY,
-        env=clean | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": paths, "XLA_FLAGS": FAST_COMPILATION},
+        env=user_environment()
+        | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": paths, "XLA_FLAGS": FAST_COMPILATION},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

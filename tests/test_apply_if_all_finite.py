@@ -323,6 +323,11 @@ def test_without_one_there_is_nothing_to_tell():
     assert skipped_steps(optax.adam(0.1).init(PARAMS)) == {}
 
 
+def test_a_compressor_alone_is_refused():
+    with pytest.raises(ValueError, match="goes around an Optax chain with compress in it; got top"):
+        apply_if_all_finite(parse("top_k(0.1)"))
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -12,6 +12,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from fast_compilation import FAST_COMPILATION
+from subprocesses import user_environment
 from train_helpers import ENVIRONMENT
 
 from train.config import load_config
@@ -62,11 +63,13 @@ def test_sbatch_script_is_valid_shell():
 
 def summary(command, environment=None):
     """The summary that a run under a scheduler prints, with its processes found without options."""
-    clean = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
     done = subprocess.run(
         [*command, *RUN],
         cwd=REPOSITORY,
-        env=clean | ENVIRONMENT | {"XLA_FLAGS": FAST_COMPILATION} | (environment or {}),
+        env=user_environment()
+        | ENVIRONMENT
+        | {"XLA_FLAGS": FAST_COMPILATION}
+        | (environment or {}),
         capture_output=True,
         text=True,
         timeout=240,

@@ -4,7 +4,6 @@ import importlib.util
 import inspect
 import itertools
 import json
-import os
 import re
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import optax
 import pytest
 from fast_compilation import FAST_COMPILATION
 from helpers import FLOAT32, first_state, mean_over_workers, random_updates, run
+from subprocesses import user_environment
 
 import jaxcompress
 
@@ -100,7 +100,7 @@ def test_the_python_of_each_page_runs_from_top_to_bottom():
         [sys.executable, "-c", RUN_EACH],
         input=json.dumps(programs),
         cwd=DOCS.parent,
-        env=os.environ | {"XLA_FLAGS": FAST_COMPILATION},
+        env=user_environment() | {"XLA_FLAGS": FAST_COMPILATION},
         capture_output=True,
         text=True,
         timeout=300,

@@ -1,6 +1,5 @@
 """What is built and installed is the whole library, and nothing else."""
 
-import os
 import re
 import subprocess
 import sys
@@ -9,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from subprocesses import user_environment
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -40,11 +40,10 @@ def test_the_program_of_the_readme_runs_with_the_wheel_alone(wheel, tmp_path):
     installed = tmp_path / "installed"
     zipfile.ZipFile(wheel).extractall(installed)
     check = f"import jaxcompress; assert jaxcompress.__file__.startswith({str(installed)!r})\n"
-    environment = {name: x for name, x in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
     done = subprocess.run(
         [sys.executable, "-c", check + program()],
         cwd=tmp_path,
-        env=environment | {"PYTHONPATH": str(installed)},
+        env=user_environment() | {"PYTHONPATH": str(installed)},
         capture_output=True,
         text=True,
         timeout=300,
@@ -62,9 +61,8 @@ def test_pip_installs_the_wheel_in_a_fresh_environment(wheel, tmp_path):
     if "No matching distribution" in done.stderr or "Connection" in done.stderr:
         pytest.skip("no package index can be reached")
     assert done.returncode == 0, done.stderr
-    environment = {name: x for name, x in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
     run = [str(python), "-c", program()]
-    subprocess.run(run, cwd=tmp_path, env=environment, check=True, timeout=300)
+    subprocess.run(run, cwd=tmp_path, env=user_environment(), check=True, timeout=300)
 
 
 def test_the_versions_are_one():

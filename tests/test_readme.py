@@ -1,6 +1,5 @@
 """The README tells the truth: its program runs, and its compressors are compressors."""
 
-import os
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 from claims import Claims
 from fast_compilation import FAST_COMPILATION
 from helpers import assert_close, energy, first_state, random_updates, run
+from subprocesses import user_environment
 
 import jaxcompress
 
@@ -27,7 +27,7 @@ def test_each_whole_program_trains(program):
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=ROOT,
-        env=os.environ | {"XLA_FLAGS": FAST_COMPILATION},
+        env=user_environment() | {"XLA_FLAGS": FAST_COMPILATION},
         capture_output=True,
         text=True,
         timeout=300,

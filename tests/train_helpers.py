@@ -1,7 +1,6 @@
 """Runs the training program as its users do: in a separate process."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fast_compilation import FAST_COMPILATION
-from subprocesses import free_port
+from subprocesses import free_port, user_environment
 
 from train.signals import ReceivedSignal
 
@@ -52,11 +51,10 @@ def start(
 
     The current folder of the process is `folder`.
     """
-    clean = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
     return subprocess.Popen(
         [sys.executable, "-m", "train", *arguments],
         cwd=folder,
-        env=clean | ENVIRONMENT | {"XLA_FLAGS": flags},
+        env=user_environment() | ENVIRONMENT | {"XLA_FLAGS": flags},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -65,6 +65,7 @@ from benchmarks.hosts.namespaces import FULL_SPEED, Network, bits_per_second, mi
 from benchmarks.network.methods import METHODS, Method, chosen
 from benchmarks.network.plot import plot
 from benchmarks.network.table import (
+    HEADLINE_WORKERS,
     HUGE_PAGES,
     RESULTS,
     beside_dense,
@@ -194,9 +195,10 @@ def _show(rows: list[dict[str, str]]) -> None:
         print(markdown(shown(medians)))
         plot(medians, RESULTS.picture)
     if lines := headline(medians):
-        write_between(PAGE, "network", f"{markdown(lines)}\n\n{_where(rows)}")
+        where = _where([each for each in rows if int(each["workers"]) == HEADLINE_WORKERS])
+        write_between(PAGE, "network", f"{markdown(lines)}\n\n{where}")
         short = [line for line in lines if line["average by"].strip("`") in IN_README]
-        write_readme("network", f"{markdown(short)}\n\n{_where(rows)}")
+        write_readme("network", f"{markdown(short)}\n\n{where}")
     for name, found in (("profile", profile(medians)), ("peers", peers(rows, HUGE_PAGES.read()))):
         if found:
             write_between(PAGE, f"network {name}", markdown(found))

@@ -15,6 +15,7 @@ NUMBERS = (
     *("waits", "preemptions", "cores_used", "interface_bytes", "payload_bytes", "payload_ratio"),
     *("floor_ms", "times_floor", "times_dense"),
 )
+HEADLINE_WORKERS = 2
 DENSE = (("jax", "dense()"), ("torch", "DDP, dense"))
 # PyTorch's counterpart of each method.
 PEERS = {
@@ -166,15 +167,15 @@ def profile(rows: Iterable[Row], rate: str = "1gbit") -> list[Row]:
     ]
 
 
-def headline(rows: Iterable[Row], workers: int = 2) -> list[Row]:
-    """The README's table, for one number of hosts.
+def headline(rows: Iterable[Row]) -> list[Row]:
+    """The README's table, for two hosts.
 
     It has a line per method and a column per rate.
     """
     found = {
         (each["framework"], each["method"], each["rate"]): each
         for each in rows
-        if int(each["workers"]) == workers
+        if int(each["workers"]) == HEADLINE_WORKERS
     }
     rates = sorted({rate for *_, rate in found}, key=bits_per_second)
     lines = []

@@ -44,7 +44,7 @@ def dense() -> Compressor:
             fused_mean(updates, axis_name), nothing_left(updates), tree_bits(updates)
         ), state
 
-    codec = Codec(encode=lambda key, x: x, decode=lambda message, like: message, chunk=CHUNK)
+    codec = Codec(lambda key, x: x, lambda message, like: message, chunk=CHUNK, entrywise=True)
     return Compressor(
         init, reduce, lambda params: jax.tree.map(array_bits, params), codec, sparsifies=True
     )
@@ -66,7 +66,7 @@ def _mean(arrays: Any, axis_name: AxisName) -> Any:
 
 
 def fused_mean(updates: Updates, axis_name: AxisName) -> Updates:
-    """``pmean(updates)`` in one all-reduce; the small arrays of one dtype share a buffer."""
+    """``pmean(updates)``; the small arrays of one dtype share a buffer and an all-reduce."""
     leaves, treedef = jax.tree.flatten(updates)
     shared: dict[str, list[int]] = {}
     for place, x in enumerate(leaves):

@@ -13,7 +13,7 @@ from jaxcompress._compat import all_gather, axis_size, platform, vary_like
 from jaxcompress.base import AxisName, Codec, Compressor, Reduced, parseable
 from jaxcompress.collectives.begin_together import begin_together
 from jaxcompress.ops.codecs import codec_bits, codec_of, message_words
-from jaxcompress.ops.merging import merge, unmerge
+from jaxcompress.ops.merging import Rows, merge, unmerge
 from jaxcompress.ops.serialization import WORD_BYTES, from_words, to_words
 from jaxcompress.ops.sparse_array import add_to, subtract_from, to_dense
 
@@ -66,9 +66,9 @@ def all_gather_mean(codec: Codec, key: jax.Array, updates: Updates, axis_name: A
     else:
         # The bytes are the same on all platforms.
         least = message_words(codec, leaves)
-        stacks = merge(leaves, *_rows(codec))
+        stacks = merge(leaves, _rows(codec))
         mean, residual, words = _average(codec, key, stacks, least, axis_name)
-        mean, residual = (unmerge(each, leaves, *_rows(codec)) for each in (mean, residual))
+        mean, residual = (unmerge(each, leaves, _rows(codec)) for each in (mean, residual))
     return Reduced(treedef.unflatten(mean), treedef.unflatten(residual), 8 * WORD_BYTES * words)
 
 
@@ -77,21 +77,20 @@ def all_gather_bytes(codec: Codec, updates: Updates, workers: int) -> int:
     return (workers - 1) * WORD_BYTES * message_words(codec, jax.tree.leaves(updates))
 
 
-def _rows(codec: Codec) -> tuple[int | None, bool]:
-    """The entries that are encoded alone, so that rows of several arrays may form one; and whether
-    zeros may fill a row.
-    """
+def _rows(codec: Codec) -> Rows:
+    """Which entries are encoded alone, so that rows of several arrays may form one."""
     if codec.chunk is None or codec.select is None:
         # Zeros would change the scale of a row.
-        return codec.chunk, False
+        return Rows(codec.chunk)
     like = jax.ShapeDtypeStruct((codec.chunk,), jnp.float32)
     selected = jax.eval_shape(codec.select, jax.eval_shape(lambda: jax.random.key(0)), like)
-    return selected.length, True
+    # Zeros are not selected before other entries. Values of several rows may share a scale.
+    return Rows(selected.length, filled=True, apart=not codec.entrywise)
 
 
 def _can_merge(codec: Codec, leaves: list[Any]) -> bool:
     """Whether there are arrays to merge, and their messages then need no more words."""
-    stacks = jax.eval_shape(lambda arrays: merge(arrays, *_rows(codec)), leaves)
+    stacks = jax.eval_shape(lambda arrays: merge(arrays, _rows(codec)), leaves)
     arrays = [
         jax.ShapeDtypeStruct(stack.shape[1:], stack.dtype)
         for stack in stacks

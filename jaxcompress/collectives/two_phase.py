@@ -1,5 +1,6 @@
 """Each worker averages and recompresses one shard: bytes do not grow with the workers."""
 
+import itertools
 from typing import Any, NamedTuple
 
 import jax
@@ -234,10 +235,9 @@ def _all_chunks(everyone: jax.Array, like: Any, plan: _Plan) -> list:
     """The second messages of all chunks, one entry per array."""
     shares = jax.vmap(lambda words: from_words(words, like))(everyone)
     row = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), shares)
-    starts = [sum(plan.counts[:i]) for i in range(len(plan.counts))]
     return [
-        jax.tree.map(lambda x, start=start, count=count: x[start : start + count], row)
-        for start, count in zip(starts, plan.counts, strict=True)
+        jax.tree.map(lambda x, start=end - count, end=end: x[start:end], row)
+        for count, end in zip(plan.counts, itertools.accumulate(plan.counts), strict=True)
     ]
 
 
@@ -246,7 +246,7 @@ def _own_chunks(owned: jax.Array, plan: _Plan, owner: jax.Array) -> list[jax.Arr
     most = max(plan.counts)
     padded = jnp.pad(owned, ((most, most), (0, 0)))
     found = []
-    for i, count in enumerate(plan.counts):
-        start = jnp.clip(sum(plan.counts[:i]) - owner * plan.share + most, 0, plan.share + most)
+    for count, end in zip(plan.counts, itertools.accumulate(plan.counts), strict=True):
+        start = jnp.clip(end - count - owner * plan.share + most, 0, plan.share + most)
         found.append(lax.dynamic_slice_in_dim(padded, start, count))
     return found

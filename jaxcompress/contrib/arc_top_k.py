@@ -9,6 +9,7 @@ from jax import lax
 from jaxcompress.base import Compressor, Reduced, parseable
 from jaxcompress.collectives.dense import dense, fused_mean
 from jaxcompress.ops.argument_checks import check_integer, check_stateless
+from jaxcompress.ops.quantization import in_groups
 from jaxcompress.ops.selection import check_block, check_density, num_kept, sorted_top_k_indices
 from jaxcompress.ops.trees import sum_bits
 
@@ -60,10 +61,6 @@ def arc_top_k(
     check_block(block)
     check_integer("columns", columns, 1, "the width of the sketch")
 
-    def rows_of(x):
-        length = max(1, min(block, x.size))
-        return jnp.pad(x.ravel(), (0, -x.size % length)).reshape(-1, length)
-
     def image(x):
         return jax.ShapeDtypeStruct(
             (num_kept(density, _rows(x, block)), max(1, min(block, x.size))), x.dtype
@@ -75,7 +72,7 @@ def arc_top_k(
     def reduce(key, updates, state, axis_name):
         leaves, treedef = jax.tree.flatten(updates)
         sketch_key, inner_key = jax.random.split(key)
-        rows = [rows_of(x) for x in leaves]
+        rows = [in_groups(x, block) for x in leaves]
         sketches = jax.tree.leaves(
             fused_mean([_sketch(sketch_key, one, columns) for one in rows], axis_name)
         )
@@ -106,7 +103,7 @@ def _rows(x: Any, block: int) -> int:
 
 
 def _sketch(key: jax.Array, rows: jax.Array, columns: int) -> jax.Array:
-    gaussian = jax.random.normal(key, (rows.shape[1], columns))
+    gaussian = jax.random.normal(key, (rows.shape[1], columns), jnp.float32)
     # Full precision: the selection depends on it.
     return jnp.matmul(rows.astype(jnp.float32), gaussian, precision=lax.Precision.HIGHEST)
 

@@ -1,14 +1,16 @@
 """A majority vote over signs: one bit per entry in each direction."""
 
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from jaxcompress._compat import axis_size
 from jaxcompress.base import Codec, Compressor, Reduced, parseable
 from jaxcompress.collectives.gathered import exchange
 from jaxcompress.ops.bitpacking import pack, unpack
-from jaxcompress.ops.codecs import codec_bits
+from jaxcompress.ops.codecs import codec_bits, decode, encode
 from jaxcompress.ops.quantization import in_groups
 
 # Entries that share one bit, set if all of them are zero.
@@ -46,19 +48,34 @@ def sign_majority() -> Compressor:
     """
 
     def reduce(key, updates, state, axis_name):
-        counted = exchange(VOTES, key, updates, axis_name)
-        won = jax.tree.map(_vote, counted.mean)
+        codec = _votes(axis_size(axis_name))
+        counted = exchange(codec, key, jax.tree.map(_vote, updates), axis_name)
+        won = jax.tree.map(lambda mean: decode(codec, encode(codec, key, mean), mean), counted.mean)
         residual = jax.tree.map(jnp.subtract, updates, won)
         return Reduced(won, residual, counted.bits), state
 
     def message_bits(params):
-        return jax.tree.map(lambda x: codec_bits(VOTES, x), params)
+        return jax.tree.map(lambda x: codec_bits(_votes(1), x), params)
 
     return Compressor(lambda key, params: (), reduce, message_bits, contracts=False)
 
 
-def _encode(key: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    del key
+@functools.lru_cache(maxsize=16)
+def _votes(workers: int) -> Codec:
+    """Encodes votes of -1, 0 and 1, and their averages over so many workers.
+
+    An average is a multiple of ``1 / workers`` up to rounding, so what is much smaller is a tie.
+    """
+
+    def encode(key, x):
+        del key
+        return _signs(jnp.where(jnp.abs(x) < 0.5 / workers, 0, x))
+
+    return Codec(encode, _decode, chunk=GROUP)
+
+
+def _signs(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Whether each entry is negative, and whether each group is all zero."""
     empty = jnp.all(in_groups(x, GROUP) == 0, axis=1)
     return pack((x.ravel() < 0).astype(jnp.uint32), 1), pack(empty.astype(jnp.uint32), 1)
 
@@ -71,8 +88,5 @@ def _decode(message: tuple[jax.Array, jax.Array], like: Any) -> jax.Array:
 
 
 def _vote(x: jax.Array) -> jax.Array:
-    """The vote of these entries; for the average of the workers' votes, the result."""
-    return _decode(_encode(jax.random.key(0), x), x)
-
-
-VOTES = Codec(_encode, _decode, chunk=GROUP)
+    """The votes of these entries."""
+    return _decode(_signs(x), x)

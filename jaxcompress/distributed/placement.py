@@ -21,6 +21,7 @@ from jaxcompress.distributed.shard_checks import check_placed
 from jaxcompress.distributed.shards import parameter_specs
 from jaxcompress.distributed.specs import is_per_worker, state_shardings
 from jaxcompress.distributed.virtual import AnyMesh, VirtualMesh, sharding
+from jaxcompress.ops.argument_checks import check_link
 from jaxcompress.ops.trees import path_text
 
 
@@ -93,10 +94,10 @@ def init_state(
       The state, with `PerWorker` parts of ``(workers, …)``.
 
     Raises:
-      ValueError: if the mesh has no such axis, no devices, or no such memory, if a momentum
-        follows `compress` with `momentum_correction`, if parameters are sharded otherwise than
-        `on_shards` was told, or if processes differ in parameters, seeds, versions, or settings
-        of JAX that change numbers.
+      ValueError: if `optimizer` is no Optax transformation, if the mesh has no such axis, no
+        devices, or no such memory, if a momentum follows `compress` with `momentum_correction`, if
+        parameters are sharded otherwise than `on_shards` was told, or if processes differ in
+        parameters, seeds, versions, or settings of JAX that change numbers.
     """
     if isinstance(mesh, AbstractMesh):
         raise ValueError(
@@ -104,6 +105,7 @@ def init_state(
             " shapes will do: jax.eval_shape(lambda params: init_state(optimizer, params,"
             " VirtualMesh(workers)), params)."
         )
+    check_link("optimizer", optimizer, "optax.chain(compress(…), optax.sgd(0.1))")
     check_memory_kind(memory_kind, mesh.local_devices)
     workers = number_of_workers(mesh, axis_name)
     shapes = jax.eval_shape(optimizer.init, params)

@@ -101,7 +101,9 @@ def _shards(x: Any, mesh: jax.sharding.Mesh) -> list[str]:
 def _differing(shards: list[str], checksums: list[int]) -> list[int]:
     """The positions whose checksum is not that of most copies of the same shard."""
     copies = list(zip(shards, checksums, strict=True))
-    counts = {shard: Counter(c for s, c in copies if s == shard) for shard in set(shards)}
+    counts: dict[str, Counter[int]] = {shard: Counter() for shard in shards}
+    for shard, checksum in copies:
+        counts[shard][checksum] += 1
     usual = {shard: counted.most_common(1)[0][0] for shard, counted in counts.items()}
     return [place for place, (shard, checksum) in enumerate(copies) if checksum != usual[shard]]
 

@@ -24,7 +24,7 @@ from jaxcompress.distributed.placement import (
 )
 from jaxcompress.distributed.specs import keep_placement, state_specs
 from jaxcompress.distributed.virtual import AnyMesh, one_by_one, over_workers
-from jaxcompress.ops.argument_checks import check_integer
+from jaxcompress.ops.argument_checks import check_integer, check_link
 from jaxcompress.ops.trees import mask, merge_masked, path_text, widened
 from jaxcompress.routing.adaptive_states import given_names, with_given
 
@@ -104,13 +104,15 @@ def make_train_step(
       `extra`, the metrics, and the loss (as ``metrics["loss"]``) are averaged over the workers.
 
     Raises:
-      ValueError: if `micro_batches` is below 1, or `loss_fn` takes other arguments. From the
-        step: if it is given arrays whose memory an earlier step has reused. While tracing: if a
-        parameter is an integer, if a worker's rows do not divide by `micro_batches`, if a metric is
-        named ``"loss"`` or ``"applied"``, or if `apply_if_all_finite` is not around the whole
-        chain. Also if updates, optimizer state, or what is not floating in `extra` and the metrics
-        would differ between workers; the message names the array.
+      ValueError: if `optimizer` is no Optax transformation, `micro_batches` is below 1, or
+        `loss_fn` takes other arguments. From the step: if it is given arrays whose memory an
+        earlier step has reused. While tracing: if a parameter is an integer, if a worker's rows do
+        not divide by `micro_batches`, if a metric is named ``"loss"`` or ``"applied"``, or if
+        `apply_if_all_finite` is not around the whole chain. Also if updates, optimizer state, or
+        what is not floating in `extra` and the metrics would differ between workers; the message
+        names the array.
     """
+    check_link("optimizer", optimizer, "optax.chain(compress(…), optax.sgd(0.1))")
     check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
     loss_fn = with_extra(loss_fn)
 

@@ -1,9 +1,12 @@
 """Operations of a codec without a network: encode, decode, and the size of messages."""
 
 import functools
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from jaxcompress.base import Codec, Compressor
 from jaxcompress.ops.serialization import words_in
@@ -27,7 +30,7 @@ def codec_of(outer: str, inner: Any, example: str) -> Codec:
 def value_codec_of(outer: str, inner: Any, example: str) -> Codec:
     """The codec of `inner` for vectors of values; ValueError if it makes a vector larger."""
     codec = codec_of(outer, inner, example)
-    vector = jax.ShapeDtypeStruct((4096,), jax.numpy.float32)
+    vector = jax.ShapeDtypeStruct((4096,), jnp.float32)
     if codec_bits(codec, vector) > array_bits(vector):
         raise ValueError(
             f"{outer} sends its values as a vector, which {inner!r} makes larger."
@@ -49,9 +52,40 @@ def decode(codec: Codec, message: Any, like: Any) -> jax.Array:
     return to_dense(codec.decode(message, like), like)
 
 
+def codec_of_parts(codec: Codec, counts: Sequence[int]) -> Codec:
+    """A codec of vectors that encodes parts of so many entries on their own."""
+    ends = list(itertools.accumulate(counts))
+    alike: dict[int, list[int]] = {}
+    for i, count in enumerate(counts):
+        alike.setdefault(count, []).append(i)
+
+    def encode_parts(key, x):
+        keys = jax.random.split(key, len(counts))
+        return [
+            jax.vmap(lambda key, part: encode(codec, key, part))(
+                keys[jnp.array(places)],
+                jnp.stack([x[ends[i] - count : ends[i]] for i in places]),
+            )
+            for count, places in alike.items()
+            if count
+        ]
+
+    def decode_parts(messages, like):
+        found = [jnp.zeros(0, like.dtype)] * len(counts)
+        sizes = filter(None, alike)
+        for count, message in zip(sizes, messages, strict=True):
+            part = jax.ShapeDtypeStruct((count,), like.dtype)
+            rows = jax.vmap(lambda one, part=part: decode(codec, one, part))(message)
+            for i, row in zip(alike[count], rows, strict=True):
+                found[i] = row
+        return jnp.concatenate(found)
+
+    return Codec(encode_parts, decode_parts)
+
+
 def codec_bits(codec: Codec, x: Any) -> int:
     """The size in bits of the message of an array like `x`, from its shape alone."""
-    return _codec_bits(codec, tuple(x.shape), jax.numpy.dtype(x.dtype))
+    return _codec_bits(codec, tuple(x.shape), jnp.dtype(x.dtype))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -62,7 +96,7 @@ def _codec_bits(codec: Codec, shape: tuple[int, ...], dtype: Any) -> int:
 
 def message_words(codec: Codec, arrays: list[Any]) -> int:
     """The words of the messages of all arrays in one row, from their shapes alone."""
-    return _message_words(codec, tuple((tuple(x.shape), jax.numpy.dtype(x.dtype)) for x in arrays))
+    return _message_words(codec, tuple((tuple(x.shape), jnp.dtype(x.dtype)) for x in arrays))
 
 
 @functools.lru_cache(maxsize=4096)

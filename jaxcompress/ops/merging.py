@@ -5,7 +5,7 @@ are: merging costs a copy.
 """
 
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,45 +16,49 @@ from jaxcompress.ops.sparse_array import LARGEST_SIZE
 JOINED_ROW = 256
 
 
-def merge(arrays: list[jax.Array], row: int | None, fills: bool) -> list[jax.Array]:
+class Rows(NamedTuple):
+    """What of an array is encoded together."""
+
+    length: int | None  # entries in a row; None: the whole array
+    filled: bool = False  # whether zeros complete the last row of an array
+    apart: bool = False  # whether rows of two arrays must not be encoded together
+
+
+def merge(arrays: list[jax.Array], rows: Rows) -> list[jax.Array]:
     """The arrays as a few stacks, (count, …): the whole rows of all arrays as one long array, and
     then what is left over, stacked with others of its shape.
 
     Only arrays of one dtype that vary along the same mesh axes are merged. An array shorter than a
     row is left over. So is the end of an array that is no whole row, unless it is filled. Without a
-    `row`, all arrays are left over.
-
-    Args:
-      arrays: Of any shapes.
-      row: Entries in a row, or None.
-      fills: Whether zeros complete the last row of an array.
+    length of rows, all arrays are left over. Where arrays stay apart, those with equally many rows
+    are stacked.
     """
     whole = [
-        jnp.concatenate([_resized(arrays[i], _in_rows(arrays[i], row, fills)) for i in places])
-        for places in _with_rows(arrays, row)
+        jnp.concatenate([_resized(arrays[i], _in_rows(arrays[i], rows)) for i in places]).reshape(
+            len(places) if rows.apart else 1, -1
+        )
+        for places in _with_rows(arrays, rows)
     ]
     rest = [
         jnp.stack([_from(arrays[i], start) for i, start in places])
-        for places in _left_over(arrays, row, fills)
+        for places in _left_over(arrays, rows)
     ]
-    return [*(x[None] for x in whole), *rest]
+    return [*whole, *rest]
 
 
-def unmerge(
-    stacks: list[jax.Array], arrays: list[jax.Array], row: int | None, fills: bool
-) -> list[jax.Array]:
+def unmerge(stacks: list[jax.Array], arrays: list[jax.Array], rows: Rows) -> list[jax.Array]:
     """The inverse of `merge`; `arrays` are those that were merged."""
     # Cut from another shape than the stack's, since XLA then combines the cuts of a GPU's program
     # into few kernels: a long array is cut by rows, and a stack as a flat array.
     parts: list[list[jax.Array]] = [[] for _ in arrays]
     remaining = iter(stacks)
-    for places in _with_rows(arrays, row):
-        whole, start = next(remaining).reshape(-1, row or 1), 0
+    for places in _with_rows(arrays, rows):
+        whole, start = next(remaining).reshape(-1, rows.length or 1), 0
         for i in places:
-            end = start + _in_rows(arrays[i], row, fills) // (row or 1)
+            end = start + _in_rows(arrays[i], rows) // (rows.length or 1)
             parts[i].append(whole[start:end].ravel()[: arrays[i].size])
             start = end
-    for places in _left_over(arrays, row, fills):
+    for places in _left_over(arrays, rows):
         flat, start = next(remaining).ravel(), 0
         for i, first in places:
             end = start + arrays[i].size - first
@@ -93,29 +97,37 @@ def joined_rows(size: int) -> int:
     return -(-size // JOINED_ROW)
 
 
-def _in_rows(x: jax.Array, row: int | None, fills: bool) -> int:
+def _in_rows(x: jax.Array, rows: Rows) -> int:
     """The entries of an array that are merged, with those that fill its last row."""
-    if row is None or x.size < row:
+    if rows.length is None or x.size < rows.length:
         return 0
-    return (x.size + row - 1 if fills else x.size) // row * row
+    return (x.size + rows.length - 1 if rows.filled else x.size) // rows.length * rows.length
 
 
-def _with_rows(arrays: list[jax.Array], row: int | None) -> list[list[int]]:
-    """Positions of the arrays that have a whole row, grouped by what may be merged."""
-    alike: dict[Any, list[int]] = {}
+def _with_rows(arrays: list[jax.Array], rows: Rows) -> list[list[int]]:
+    """Positions of the arrays that have a whole row, grouped by what may be merged.
+
+    32 bits count the entries of a group.
+    """
+    groups: list[list[int]] = []
+    latest: dict[Any, tuple[list[int], int]] = {}  # the group to add to, and its entries
     for i, x in enumerate(arrays):
-        if _in_rows(x, row, fills=False):
-            alike.setdefault((x.dtype, varying_axes(x)), []).append(i)
-    return list(alike.values())
+        if entries := _in_rows(x, rows):
+            kind = (x.dtype, varying_axes(x), entries if rows.apart else None)
+            group, total = latest.get(kind, ([], 0))
+            if not group or total + entries > LARGEST_SIZE:
+                group, total = [], 0
+                groups.append(group)
+            group.append(i)
+            latest[kind] = group, total + entries
+    return groups
 
 
-def _left_over(
-    arrays: list[jax.Array], row: int | None, fills: bool
-) -> list[list[tuple[int, int]]]:
+def _left_over(arrays: list[jax.Array], rows: Rows) -> list[list[tuple[int, int]]]:
     """Position and first entry of all that is in no row, grouped by what may be stacked."""
     alike: dict[Any, list[tuple[int, int]]] = {}
     for i, x in enumerate(arrays):
-        start = _in_rows(x, row, fills)
+        start = _in_rows(x, rows)
         shape = (x.size - start,) if start else x.shape
         if start < x.size or not x.size:
             alike.setdefault((shape, x.dtype, varying_axes(x)), []).append((i, start))

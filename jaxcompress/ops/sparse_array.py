@@ -89,18 +89,23 @@ def subtract_from(x: jax.Array, decoded: Any) -> jax.Array:
     return decoded.subtract_from(x) if isinstance(decoded, Sparse | SparseRows) else x - decoded
 
 
-def row_shape(size: int, block: int | None) -> tuple[int, int]:
-    """(rows, length) of an array in rows of `block`; one row if `block` is None or larger."""
+def check_size(size: int) -> None:
+    """ValueError if 32 bits do not count the entries of an array."""
     if size > LARGEST_SIZE:
         raise ValueError(
             f"an array of {size} entries has indices beyond 32 bits; the most is {LARGEST_SIZE}."
             " Split the parameter, or leave it dense: partition({'small': …, 'large': dense()}, …)."
         )
+
+
+def row_shape(size: int, block: int | None) -> tuple[int, int]:
+    """(rows, length) of an array in rows of `block`; one row if `block` is None or larger."""
     length = size if block is None else min(block, size)
     return (-(-size // length), length) if size else (0, 1)
 
 
 def in_rows(x: jax.Array, block: int | None) -> Float[Array, "rows length"]:
-    """`x` as rows of `block` entries, the last one padded with zeros."""
+    """`x` as rows of `block` entries, the last one padded with zeros; see `check_size`."""
+    check_size(x.size)
     count, length = row_shape(x.size, block)
     return jnp.pad(x.ravel(), (0, count * length - x.size)).reshape(count, length)

@@ -12,6 +12,7 @@ from jaxcompress._compat import axis_size, vary
 from jaxcompress.base import PerWorker
 from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.collectives.pairs import matchings, partners_message
+from jaxcompress.ops.argument_checks import check_link
 from jaxcompress.ops.trees import tree_bits
 from jaxcompress.periods.own_steps import (
     Period,
@@ -27,7 +28,6 @@ from jaxcompress.periods.period_checks import (
     averages,
     check_call,
     check_dtypes,
-    check_link,
     check_model_is_whole,
     check_no_skipping,
     check_period,

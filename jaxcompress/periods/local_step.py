@@ -25,10 +25,10 @@ from jaxcompress.distributed.placement import (
 from jaxcompress.distributed.specs import keep_placement, state_specs
 from jaxcompress.distributed.step import check_differentiable, local_value_and_grad
 from jaxcompress.distributed.virtual import AnyMesh, one_by_one, over_workers, sharding
-from jaxcompress.ops.argument_checks import check_integer
+from jaxcompress.ops.argument_checks import check_integer, check_link
 from jaxcompress.ops.trees import mask, merge_masked, path_text, widened
 from jaxcompress.periods.own_steps import changed_if, local_state, weighted, worker_params
-from jaxcompress.periods.period_checks import check_link, check_rows, weights_of
+from jaxcompress.periods.period_checks import check_rows, weights_of
 from jaxcompress.routing.adaptive_states import with_given
 
 

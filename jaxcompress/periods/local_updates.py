@@ -8,12 +8,12 @@ import optax
 
 from jaxcompress._compat import axis_size, vary
 from jaxcompress.base import AxisName, PerWorker
+from jaxcompress.ops.argument_checks import check_link
 from jaxcompress.periods.anchor_step import anchor_step, silent
 from jaxcompress.periods.own_steps import Period, changed_if, own_step, period_at, restarted
 from jaxcompress.periods.period_checks import (
     check_call,
     check_dtypes,
-    check_link,
     check_links,
     check_period,
 )

@@ -14,12 +14,6 @@ from jaxcompress.ops.trees import path_text
 from jaxcompress.transform import CompressState
 
 
-def check_link(name: str, link: Any, example: str) -> None:
-    """ValueError unless `link`, an argument of this name, is an Optax transformation."""
-    if not hasattr(link, "update"):
-        raise ValueError(f"{name} is an Optax transformation, such as {example}; got {link!r}.")
-
-
 def check_period(period: Any) -> None:
     """ValueError unless `period` is an integer of at least 1, or a function."""
     if not callable(period):

@@ -11,14 +11,13 @@ from optax import Params
 from jaxcompress._compat import axis_size, vary
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.finiteness import all_finite
-from jaxcompress.ops.argument_checks import check_integer
+from jaxcompress.ops.argument_checks import check_integer, check_link
 from jaxcompress.ops.trees import array_bits, mask, merge_masked
 from jaxcompress.periods.anchor_step import anchor_step, silent
 from jaxcompress.periods.own_steps import own_step, restarted
 from jaxcompress.periods.period_checks import (
     check_call,
     check_dtypes,
-    check_link,
     check_links,
     check_model_is_whole,
 )

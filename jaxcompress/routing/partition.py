@@ -61,13 +61,14 @@ def partition(compressors: dict[str, Compressor], labels: Callable[[Any], Any]) 
             raise ValueError(
                 f"the labels of partition take a tree to a tree of labels, as by_shape(): {error}"
             ) from error
-        jax.tree_util.tree_map_with_path(check, found)
+        jax.tree_util.tree_map_with_path(check, tree, found)
         return {
             label: mask(tree, jax.tree.map(lambda one, label=label: one == label, found))
             for label in compressors
         }
 
-    def check(path, label):
+    def check(path, x, label):
+        del x
         if label not in compressors:
             raise ValueError(
                 f"the array {path_text(path)!r} is labelled {label!r}; partition knows"

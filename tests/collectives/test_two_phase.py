@@ -2,7 +2,6 @@
 
 import functools
 import json
-import os
 import re
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from helpers import (
     slow,
     slow_unless,
 )
+from subprocesses import user_environment
 
 import jaxcompress
 from jaxcompress import (
@@ -182,7 +182,7 @@ print(json.dumps(sent))
 def test_bytes_of_8_16_and_64_workers_grow_as_a_rings_own_share_and_no_more(text):
     # Compiled and not run: so many devices would be slow, and are not needed to count.
     command = [sys.executable, "-c", COMPILED_ONLY, f"two_phase({text})", "8", "16", "64"]
-    environment = os.environ | {"XLA_FLAGS": FAST_COMPILATION}
+    environment = user_environment() | {"XLA_FLAGS": FAST_COMPILATION}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     sent = {int(workers): size for workers, size in json.loads(done.stdout).items()}

@@ -46,6 +46,17 @@ def test_a_worker_with_nothing_does_not_vote():
     assert np.all(np.asarray(run(sign_majority(), jnp.asarray(x), ()).mean) == -1)
 
 
+@pytest.mark.parametrize("size", [10, 3000])  # in one phase and in two
+def test_a_tie_is_plus_where_thirds_of_a_vote_are_added(size):
+    signs = np.array([1, 1, 1, -1, -1, -1], np.float32)[:, None] * np.ones(size, np.float32)
+    signs[:, 0] = [1, 1, 1, 1, -1, -1]
+    outcome = run(sign_majority(), jnp.asarray(signs), ())
+    # The sum of these sixths is -2^-25.
+    np.testing.assert_array_equal(outcome.mean[:, :1024], np.ones((6, min(size, 1024))))
+    # Blocks in which every entry ties.
+    np.testing.assert_array_equal(outcome.mean[:, 1024:], 0)
+
+
 @pytest.mark.parametrize("workers", [3, 8])
 def test_all_workers_hold_the_same_result(workers):
     outcome = run(sign_majority(), random_updates(1, jnp.zeros(3000), workers), ())

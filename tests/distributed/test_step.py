@@ -249,6 +249,15 @@ def test_without_donation_a_step_can_be_repeated():
     assert first["loss"] == again["loss"]
 
 
+def test_a_compressor_in_place_of_an_optimizer_is_refused():
+    inner, mesh = error_feedback(top_k(0.5)), data_mesh(2)
+    message = r"optimizer is an Optax transformation, .* got error_feedback.*; around a compressor"
+    with pytest.raises(ValueError, match=message):
+        make_train_step(lambda params, batch: 0.0, inner, mesh)
+    with pytest.raises(ValueError, match=message):
+        init_state(inner, {"w": jnp.zeros(3)}, mesh)
+
+
 def test_an_integer_parameter_is_refused_by_name():
     step, (params, state, extra, batch) = start(loss_of, {})
     with pytest.raises(ValueError, match=r"params at 'steps' is int32.* in extra"):

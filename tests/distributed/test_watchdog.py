@@ -85,7 +85,16 @@ def test_step_timeout_is_a_time(step_timeout):
 
 
 def test_connection_errors_are_told_from_others():
-    assert is_connection_error(ValueError("UNKNOWN: Gloo all-reduce failed: Connection closed"))
+    for message in (
+        "UNKNOWN: Gloo all-reduce failed: Connection closed",
+        "INTERNAL: NCCL operation ncclAllReduce failed: remote process exited",
+        "UNAVAILABLE: failed to connect to all addresses",
+        "DEADLINE_EXCEEDED: GetKeyValue() timed out",
+        "ABORTED: The following tasks are unhealthy",
+        "Barrier timed out. Barrier_id: start",
+    ):
+        assert is_connection_error(ValueError(message))
+        assert not is_connection_error(ValueError("a long message " * 20 + message))
     assert not is_connection_error(ValueError("shapes (3,) and (4,) do not fit"))
 
 

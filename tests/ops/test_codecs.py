@@ -7,9 +7,26 @@ import pytest
 
 import jaxcompress
 from benchmarks.common.expressions import example, public_schemes
-from jaxcompress import Codec, block_top_k, cast, dense, error_feedback, natural, qsgd, top_k
+from jaxcompress import (
+    Codec,
+    block_top_k,
+    cast,
+    dense,
+    error_feedback,
+    int8,
+    natural,
+    qsgd,
+    top_k,
+)
 from jaxcompress.contrib import svd
-from jaxcompress.ops.codecs import codec_bits, codec_of, decode, encode, value_codec_of
+from jaxcompress.ops.codecs import (
+    codec_bits,
+    codec_of,
+    codec_of_parts,
+    decode,
+    encode,
+    value_codec_of,
+)
 from jaxcompress.ops.sparse_array import Sparse
 
 KEY = jax.random.key(0)
@@ -34,6 +51,20 @@ def test_an_array_goes_there_and_back():
     np.testing.assert_array_equal(
         decode(codec, message, X), X.astype(jnp.bfloat16).astype(jnp.float32)
     )
+
+
+def test_parts_of_a_vector_are_encoded_alone():
+    counts = [7, 30, 0, 7, 1]
+    x = X[: sum(counts)] * jnp.repeat(4.0 ** jnp.arange(5), jnp.array(counts))
+    codec = int8().codec
+    parts = codec_of_parts(codec, counts)
+    found = decode(parts, encode(parts, KEY, x), x)
+    ends = np.cumsum(counts)
+    alone = [x[end - count : end] for end, count in zip(ends, counts, strict=True) if count]
+    expected = [decode(codec, encode(codec, KEY, one), one) for one in alone]
+    np.testing.assert_array_equal(found, np.concatenate(expected))
+    sizes = [codec_bits(codec, one) for one in alone]
+    assert sum(sizes) <= codec_bits(parts, x) < sum(sizes) + 32 * len(sizes)
 
 
 def test_what_is_selected_comes_back_dense():

@@ -7,7 +7,8 @@ import pytest
 from helpers import FLOAT32, assert_close, assert_same_bits, slow
 
 from jaxcompress import data_mesh
-from jaxcompress.ops.orthogonal import METHODS, orthonormal, unit_columns
+from jaxcompress.ops import orthogonal
+from jaxcompress.ops.orthogonal import METHODS, method_of, orthonormal, unit_columns
 
 unit = jax.jit(unit_columns)
 basis_of = jax.jit(orthonormal, static_argnames="method")
@@ -77,6 +78,13 @@ def test_living_columns_get_length_one_and_keep_their_direction():
     np.testing.assert_allclose(units, FULL / np.linalg.norm(FULL, axis=0), **FLOAT32)
 
 
+@pytest.mark.parametrize(("platform", "many"), [("cpu", "householder"), ("gpu", "cholesky")])
+def test_the_method_is_chosen_by_rank_and_platform(platform, many, monkeypatch):
+    monkeypatch.setattr(orthogonal, "platform", lambda: platform)
+    assert [method_of(rank) for rank in (1, 4, 5)] == ["gram_schmidt", "gram_schmidt", many]
+    assert method_of(1, "householder") == "householder"
+
+
 @pytest.mark.parametrize("scale", [1e-12, 1e12])
 def test_the_size_of_a_living_column_does_not_matter(scale):
     units = unit(jax.random.key(0), jnp.asarray(FULL * np.float32(scale)))
@@ -101,6 +109,10 @@ def test_one_not_finite_entry_kills_its_column_only():
     matrix = FULL.copy()
     matrix[7, 2] = np.nan
     units = unit(jax.random.key(0), jnp.asarray(matrix))
+    others = [0, 1, 3]
+    np.testing.assert_allclose(
+        units[:, others], FULL[:, others] / np.linalg.norm(FULL[:, others], axis=0), **FLOAT32
+    )
     assert np.isfinite(units).all()
     assert not np.allclose(units[:8, 2], FULL[:8, 2] / np.linalg.norm(FULL[:8, 2]))
 

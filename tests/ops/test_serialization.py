@@ -1,5 +1,7 @@
 """Messages as words: every bit comes back, and nothing is wasted but the end of each width."""
 
+from unittest import mock
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ from helpers import assert_same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jaxcompress.ops import serialization
 from jaxcompress.ops.serialization import from_words, to_words, words_in
 
 DTYPES = ("float32", "bfloat16", "float16", "uint8", "uint16", "uint32", "int8", "int32")
@@ -32,16 +35,20 @@ def there_and_back(message):
     return from_words(to_words(message), jax.eval_shape(lambda: message))
 
 
-def test_the_way_back_gives_every_bit():
-    assert_same_bits(jax.jit(there_and_back)(mixed_tree()), mixed_tree())
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_the_way_back_gives_every_bit(platform, monkeypatch):
+    monkeypatch.setattr(serialization, "platform", lambda: platform)
+    again = jax.jit(lambda message: there_and_back(message))(mixed_tree())
+    assert_same_bits(again, mixed_tree())
 
 
 @settings(max_examples=20, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(DTYPES), st.integers(0, 9)), max_size=6),
     st.integers(0, 2**32 - 1),
+    st.sampled_from(["cpu", "gpu"]),
 )
-def test_any_message_comes_back(arrays, seed):
+def test_any_message_comes_back(arrays, seed, platform):
     rng = np.random.default_rng(seed)
     raw = [
         rng.integers(0, 256, size * jnp.dtype(dtype).itemsize, np.uint8) for dtype, size in arrays
@@ -49,7 +56,8 @@ def test_any_message_comes_back(arrays, seed):
     message = [
         jnp.asarray(x.view(jnp.dtype(dtype))) for x, (dtype, _) in zip(raw, arrays, strict=True)
     ]
-    words, back = jax.jit(lambda x: (to_words(x), there_and_back(x)))(message)
+    with mock.patch.object(serialization, "platform", lambda: platform):
+        words, back = jax.jit(lambda x: (to_words(x), there_and_back(x)))(message)
     assert words.dtype == jnp.uint32 and words.size == words_in(message)
     assert_same_bits(back, message)
 

@@ -10,6 +10,7 @@ from jaxcompress.ops.sparse_array import (
     Sparse,
     SparseRows,
     add_to,
+    check_size,
     in_rows,
     row_shape,
     subtract_from,
@@ -161,4 +162,4 @@ def test_rows_of_a_block_are_filled_with_zeros(size, block, shape):
 def test_an_array_beyond_32_bits_is_refused_with_the_way_out():
     assert row_shape(LARGEST_SIZE, None) == (1, LARGEST_SIZE)
     with pytest.raises(ValueError, match=r"an array of 2147483648 entries .* Split the parameter"):
-        row_shape(LARGEST_SIZE + 1, None)
+        check_size(LARGEST_SIZE + 1)

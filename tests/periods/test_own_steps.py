@@ -7,12 +7,14 @@ import optax
 import pytest
 from autoencoder import PARAMS, X, predict
 from jax import lax
+from jax.sharding import PartitionSpec as P
 
 from jaxcompress import (
     VirtualMesh,
     compress,
     data_mesh,
     dense,
+    expand_worker_axis,
     init_state,
     local_sgd,
     local_updates,
@@ -21,6 +23,9 @@ from jaxcompress import (
     replicate,
     rows_of_workers,
     shard_batch,
+    squeeze_worker_axis,
+    state_specs,
+    worker_params,
 )
 
 
@@ -58,6 +63,31 @@ def test_a_flush_weights_drifts_as_the_end_of_a_period_does():
     flushed = Start(VirtualMesh(4)).take(broken, weight=weight).flush(weight=weight)[0]
     for name, x in ended.items():
         np.testing.assert_allclose(flushed[name], x, rtol=1e-6, atol=1e-7)
+
+
+def test_a_step_of_your_own_takes_gradients_at_a_workers_own_parameters():
+    start, own = (Start(data_mesh(4), period=2) for _ in range(2))
+    specs = state_specs(own.state)
+
+    def local(params, opt_state, batch):
+        opt_state = squeeze_worker_axis(opt_state)
+        grads = jax.grad(mean_of_squares)(worker_params(opt_state), batch)
+        updates, opt_state = own.optimizer.update(grads, opt_state, params, weight=1.0)
+        return optax.apply_updates(params, updates), expand_worker_axis(opt_state)
+
+    step = jax.jit(
+        jax.shard_map(
+            local, mesh=own.mesh, in_specs=(P(), specs, P("data")), out_specs=(P(), specs)
+        )
+    )
+    batch, params, state = shard_batch(X, own.mesh), own.params, own.state
+    for _ in range(3):
+        start.take()
+        params, state = step(params, state, batch)
+        for name, x in start.params.items():
+            np.testing.assert_allclose(params[name], x, rtol=1e-6, atol=1e-7)
+    with pytest.raises(ValueError, match="Chains with compress take make_train_step"):
+        worker_params(optax.sgd(0.1).init(PARAMS))
 
 
 def test_a_flush_of_other_workers_or_of_arrays_that_are_gone_is_refused():

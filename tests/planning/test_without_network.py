@@ -36,9 +36,17 @@ def test_calls_are_followed():
     np.testing.assert_array_equal(total, [2, 2])
 
 
-def test_a_collective_without_replacement_is_refused():
-    with pytest.raises(ValueError, match="tiled"):
-        alone(lambda x: lax.all_gather(x, "data", tiled=True), 2, jnp.ones(2))
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: lax.all_gather(x, "data", tiled=True), "a tiled all_gather"),
+        (lambda x: lax.psum_scatter(x, "data", tiled=True), "a tiled reduce_scatter"),
+        (lambda x: lax.all_to_all(x, "data", 0, 1), "an all_to_all between two axes"),
+    ],
+)
+def test_a_collective_without_replacement_is_refused(function, message):
+    with pytest.raises(ValueError, match=f"{message} has no replacement"):
+        alone(function, 2, jnp.ones((2, 2)))
 
 
 def test_the_branches_of_a_conditional_are_followed():

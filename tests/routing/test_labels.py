@@ -103,6 +103,13 @@ def test_sizes_that_contradict_each_other_are_refused(arguments, words):
         by_size(*arguments)
 
 
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize("patterns", ["*", {"*": 1}, {}, None])
+def test_what_is_no_dict_of_patterns_is_refused(patterns):
+    with pytest.raises(ValueError, match="by_path takes patterns and their labels, as in"):
+        by_path(patterns, default=None if patterns == {} else "rest")
+
+
 def test_of_several_the_first_that_has_a_label_decides():
     names, sizes = by_path({"Conv_0/*": "conv"}), by_size(8)
     assert first_label(names, sizes)(TREE) == {

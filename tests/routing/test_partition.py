@@ -191,3 +191,19 @@ def test_labels_that_are_no_function_are_refused(labels):
         ValueError, match=r"partition takes a function from a tree to labels, as by_shape\(\); got"
     ):
         partition({"matrix": dense()}, labels)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (lambda: "matrix", "the labels of partition take a tree to a tree of labels"),
+        (
+            lambda tree: jax.tree.map(lambda x: "matrix" if x.ndim > 1 else None, tree),
+            r"the array 'b' is labelled None; partition knows \['matrix'\]",
+        ),
+    ],
+)
+def test_what_gives_no_labels_is_refused(labels, message):
+    tree = {"a": jnp.zeros((2, 2)), "b": jnp.zeros(2)}
+    with pytest.raises(ValueError, match=message):
+        partition({"matrix": dense()}, labels).init(jax.random.key(0), tree)

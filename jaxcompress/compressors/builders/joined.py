@@ -1,6 +1,7 @@
 """Encodes all arrays of an update as one, on GPUs, which launch kernels for every array."""
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from jaxcompress.ops.codecs import message_words
 from jaxcompress.ops.merging import disjoin, join, joinable
 
 
-def joined(compressor: Compressor, codec_of_all: Callable[[Sequence[int]], Codec]) -> Compressor:
+def joined(compressor: Compressor, codec_of_all: Callable[[tuple[int, ...]], Codec]) -> Compressor:
     """`compressor`, which on GPUs encodes its arrays as one.
 
     How it travels: by one all-gather, in a message of the same length. Arrays that do not join (see
@@ -33,10 +34,13 @@ def joined(compressor: Compressor, codec_of_all: Callable[[Sequence[int]], Codec
     if codec is None or codec.chunk is not None:
         raise ValueError(f"joined needs a codec without chunks, and {compressor!r} has none.")
 
+    # The sizes of messages are cached by codec.
+    codec_of_all = functools.lru_cache(maxsize=16)(codec_of_all)
+
     def reduce(key, updates, state, axis_name):
         arrays, treedef = jax.tree.flatten(updates)
         if platform() == "gpu" and joinable(arrays):
-            as_one, one = codec_of_all([x.size for x in arrays]), join(arrays)
+            as_one, one = codec_of_all(tuple(x.size for x in arrays)), join(arrays)
             spare = message_words(codec, arrays) - message_words(as_one, [one])
             if spare >= 0:
                 # The bytes of a message are the same on all platforms.

@@ -56,14 +56,16 @@ def sparse(
 
     # A few entries are alike in size, and the noise of `inner` is small beside them.
     row = block or 1024
-    contracts = inner.contracts or 2 * kept(row) <= row
+    contracts = inner.contracts or 10 * kept(row) <= row
     compressor = gathered(_codec(select, values, kept, block), contracts=contracts)
-    # A scale of all values of an array is not that of all arrays.
-    if select_of_each is None or values.chunk is None:
+    if select_of_each is None:
         return compressor
 
     def codec_of_all(sizes):
-        return _codec(select_of_each(sizes), values, lambda length: sum(map(kept, sizes)), None)
+        counts = list(map(kept, sizes))
+        # No scale is shared by values of several arrays.
+        alone = values if values.entrywise else codecs.codec_of_parts(values, counts)
+        return _codec(select_of_each(sizes), alone, lambda length: sum(counts), None)
 
     return joined(compressor, codec_of_all)
 
@@ -91,7 +93,7 @@ def _codec(select: Select, values: Codec, kept: Callable[[int], int], block: int
         shape = (count, kept(length))
         return Sparse(indices.reshape(shape), found.reshape(shape), length)
 
-    return Codec(encode, decode, select_entries, _chunk(kept, block))
+    return Codec(encode, decode, select_entries, _chunk(kept, block), values.entrywise)
 
 
 def _chunk(kept: Callable[[int], int], block: int | None) -> int | None:

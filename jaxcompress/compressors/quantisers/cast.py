@@ -46,7 +46,10 @@ def cast(dtype: str) -> Compressor:
         wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
         return rounded_to(narrow, jnp.where(jnp.isinf(wide), wide, jnp.clip(wide, -limit, limit)))
 
-    return gathered(Codec(encode, lambda message, like: message.astype(like.dtype), chunk=CHUNK))
+    def decode(message, like):
+        return message.astype(like.dtype)
+
+    return gathered(Codec(encode, decode, chunk=CHUNK, entrywise=True))
 
 
 def _floating(dtype: str) -> jnp.dtype:

@@ -63,4 +63,4 @@ def natural() -> Compressor:
         )
         return lax.bitcast_convert_type(bits, jnp.float32).reshape(like.shape).astype(like.dtype)
 
-    return gathered(Codec(encode, decode, chunk=CHUNK))
+    return gathered(Codec(encode, decode, chunk=CHUNK, entrywise=True))

@@ -1,10 +1,9 @@
 """Keeps whole blocks of entries: one index for all entries of a block."""
 
-import jax.numpy as jnp
-
 from jaxcompress.base import Compressor, parseable
 from jaxcompress.collectives.dense import dense
 from jaxcompress.compressors.builders.sparse_rows import sparse_rows
+from jaxcompress.ops.quantization import in_groups
 from jaxcompress.ops.selection import check_block, check_density
 
 
@@ -49,8 +48,7 @@ def block_sparse(density: float, block: int = 64, inner: Compressor = dense()) -
     check_block(block)
 
     def split(x):
-        length = max(1, min(block, x.size))
-        return jnp.pad(x.ravel(), (0, -x.size % length)).reshape(-1, length)
+        return in_groups(x, block)
 
     def join(rows, like):
         return rows.ravel()[: like.size].reshape(like.shape)

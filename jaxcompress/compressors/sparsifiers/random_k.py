@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Int32
 
 from jaxcompress.base import Compressor, parseable
@@ -10,6 +9,7 @@ from jaxcompress.collectives.dense import dense
 from jaxcompress.compressors.builders.linear import linear
 from jaxcompress.ops.argument_checks import check_flag, check_stateless
 from jaxcompress.ops.selection import check_density, num_kept
+from jaxcompress.ops.sparse_array import check_size
 
 
 @parseable
@@ -59,8 +59,9 @@ def random_k(density: float, inner: Compressor = dense(), rescale: bool = False)
 
     def lift(key, image, like):
         kept = num_kept(density, like.size)
-        sizes = jnp.asarray(strata(like.size, kept)[1], image.dtype)
-        values = image * sizes if rescale else image
+        # In a narrow format the lengths of runs would be rounded.
+        wide = jnp.promote_types(image.dtype, jnp.float32)
+        values = image.astype(wide) * strata(like.size, kept)[1] if rescale else image
         flat = jnp.zeros(like.size, like.dtype)
         flat = flat.at[one_of_each(key, like.size, kept)].set(
             values.astype(like.dtype), unique_indices=True
@@ -71,16 +72,16 @@ def random_k(density: float, inner: Compressor = dense(), rescale: bool = False)
     return linear(project, lift, inner)._replace(contracts=contracts, sparsifies=True)
 
 
-def strata(length: int, kept: int) -> tuple[np.ndarray, np.ndarray]:
+def strata(length: int, kept: int) -> tuple[Int32[Array, " kept"], Int32[Array, " kept"]]:
     """Starts and lengths of `kept` runs that cut `length` entries as equally as possible."""
+    check_size(length)
     size, longer = divmod(length, max(1, kept))
-    number = np.arange(kept)
-    return (number * size + np.minimum(number, longer)).astype(np.int32), (
-        size + (number < longer)
-    ).astype(np.int32)
+    # Computed where it is used: as constants, two numbers for each index would be in the program.
+    number = jnp.arange(kept, dtype=jnp.int32)
+    return number * size + jnp.minimum(number, longer), size + (number < longer)
 
 
 def one_of_each(key: jax.Array, length: int, kept: int) -> Int32[Array, " kept"]:
     """One index of each stratum, drawn uniformly."""
     starts, sizes = strata(length, kept)
-    return jnp.asarray(starts) + jax.random.randint(key, (kept,), 0, sizes)
+    return starts + jax.random.randint(key, (kept,), 0, sizes)

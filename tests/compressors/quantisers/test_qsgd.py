@@ -165,3 +165,8 @@ def test_bits_out_of_range_are_refused(bits):
 def test_a_group_without_entries_is_refused(group):
     with pytest.raises(ValueError, match=rf"from 1 to \d+; got {group}\."):
         qsgd(8, group)
+
+
+def test_an_unknown_norm_is_refused():
+    with pytest.raises(ValueError, match="norm is the scale of a group, one of 'max', 'l2'; got"):
+        qsgd(8, norm="l1")

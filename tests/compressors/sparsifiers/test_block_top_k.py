@@ -78,9 +78,7 @@ def test_a_block_of_zeros_next_to_others():
 INNER_BITS = {qsgd(8): 48 * 8 + 32, cast("float16"): 48 * 16}
 
 
-@pytest.mark.parametrize(
-    ("inner", "bits"), INNER_BITS.items(), ids=lambda value: getattr(value, "expression", "")
-)
+@pytest.mark.parametrize(("inner", "bits"), INNER_BITS.items(), ids=repr)
 def test_the_values_travel_by_inner(inner, bits):
     compressor = block_top_k(0.05, 64, inner)
     updates = random_updates(4, jnp.zeros(1024))

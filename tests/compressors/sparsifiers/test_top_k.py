@@ -188,9 +188,7 @@ INNER_BITS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("inner", "bits"), INNER_BITS.items(), ids=lambda value: getattr(value, "expression", "")
-)
+@pytest.mark.parametrize(("inner", "bits"), INNER_BITS.items(), ids=repr)
 def test_the_values_travel_by_inner(inner, bits):
     compressor = top_k(0.01, inner)
     updates = random_updates(6, jnp.zeros(10_000))
