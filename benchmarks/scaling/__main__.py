@@ -33,6 +33,7 @@ from benchmarks.common.filters import check_filters, matches
 from benchmarks.common.pages import markdown
 from benchmarks.common.results import Results, Row, device_file, position, read_csv, write_csv
 from benchmarks.hosts.namespaces import bits_per_second, missing
+from benchmarks.network.table import over_rounds
 from benchmarks.scaling.averaging import averaging, collectives
 from benchmarks.scaling.measure import (
     LOCAL_WORKERS,
@@ -169,7 +170,7 @@ def _model(options: Options, about: dict[str, str]) -> int:
     }
     rows = steps(sent, RATES, lines, local, options.compute_ms)
     rows = [row | {"device": computing[0]["device"]} for row in rows]
-    network = read_csv("network.csv")
+    network = over_rounds(read_csv("network.csv"))
     derived = {key: about[key] for key in ("jax", "commit", "command")} | {
         "collectives_commit": _commits(measured),
         "local_commit": _commits(computing),
