@@ -134,6 +134,7 @@ def by_vmap(compressor, updates):
         "one_phase(block_max(100))",
         "one_phase(block_top_k(0.05, block=256, inner=cast('bfloat16')))",
         "one_phase(block_top_k(0.05, block=256, inner=sign()))",
+        "one_phase(block_top_k(0.1, block=64, inner=block_top_k(0.5, block=64)))",
         "two_phase(int4(group=64))",
         "two_phase(cast('bfloat16'))",
         *slow(
@@ -161,6 +162,7 @@ def test_arrays_merged_on_gpus_give_the_same_mean_and_residual(text, request):
     [
         "top_k(0.02, inner=cast('bfloat16'))",
         "top_k(0.02, inner=sign())",
+        "top_k(0.02, inner=top_k(0.5))",
         *slow("top_k(0.02)", "top_k(0.02, inner=int8())"),
     ],
 )

@@ -64,7 +64,7 @@ def sparse(
     def codec_of_all(sizes):
         counts = list(map(kept, sizes))
         # No scale is shared by values of several arrays.
-        alone = values if values.entrywise else codecs.codec_of_parts(values, counts)
+        alone = values if _entrywise(values) else codecs.codec_of_parts(values, counts)
         return _codec(select_of_each(sizes), alone, lambda length: sum(counts), None)
 
     return joined(compressor, codec_of_all)
@@ -93,7 +93,12 @@ def _codec(select: Select, values: Codec, kept: Callable[[int], int], block: int
         shape = (count, kept(length))
         return Sparse(indices.reshape(shape), found.reshape(shape), length)
 
-    return Codec(encode, decode, select_entries, _chunk(kept, block), values.entrywise)
+    return Codec(encode, decode, select_entries, _chunk(kept, block), _entrywise(values))
+
+
+def _entrywise(values: Codec) -> bool:
+    """Whether each value is encoded on its own; a selection compares it with others."""
+    return values.entrywise and values.select is None
 
 
 def _chunk(kept: Callable[[int], int], block: int | None) -> int | None:

@@ -78,10 +78,10 @@ def strata(length: int, kept: int) -> tuple[Int32[Array, " kept"], Int32[Array, 
     size, longer = divmod(length, max(1, kept))
     # Computed where it is used: as constants, two numbers for each index would be in the program.
     number = jnp.arange(kept, dtype=jnp.int32)
-    return number * size + jnp.minimum(number, longer), size + (number < longer)
+    return number * size + jnp.minimum(number, longer), size + (number < longer).astype(jnp.int32)
 
 
 def one_of_each(key: jax.Array, length: int, kept: int) -> Int32[Array, " kept"]:
     """One index of each stratum, drawn uniformly."""
     starts, sizes = strata(length, kept)
-    return starts + jax.random.randint(key, (kept,), 0, sizes)
+    return starts + jax.random.randint(key, (kept,), 0, sizes, jnp.int32)
