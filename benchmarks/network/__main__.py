@@ -195,7 +195,7 @@ def _show(rows: list[dict[str, str]]) -> None:
         print(markdown(shown(medians)))
         plot(medians, RESULTS.picture)
     if lines := headline(medians):
-        where = _where([each for each in rows if int(each["workers"]) == HEADLINE_WORKERS])
+        where = _where([each for each in medians if int(each["workers"]) == HEADLINE_WORKERS])
         write_between(PAGE, "network", f"{markdown(lines)}\n\n{where}")
         short = [line for line in lines if line["average by"].strip("`") in IN_README]
         write_readme("network", f"{markdown(short)}\n\n{where}")
@@ -206,14 +206,13 @@ def _show(rows: list[dict[str, str]]) -> None:
 
 def _where(rows: list[dict[str, str]]) -> str:
     """The machine, the versions and the commits behind the README's table."""
-    machines, versions, commits, repeats = (
+    machines, versions, commits, repeats, rounds = (
         sorted({str(each[key]) for each in rows})
-        for key in ("machine", "version", "commit", "repeats")
+        for key in ("machine", "version", "commit", "repeats", "rounds")
     )
-    rounds = 1 + max(int(each["round"]) for each in rows)
     return (
-        f"{'; '.join(machines)}, shared by both hosts; {', '.join(versions)}; median of {rounds}"
-        f" {'run' if rounds == 1 else 'runs'} of {' or '.join(repeats)} steps; measured at"
+        f"{'; '.join(machines)}, shared by both hosts; {', '.join(versions)}; median of"
+        f" {' or '.join(rounds)} runs of {' or '.join(repeats)} steps; measured at"
         f" {', '.join(commits)}."
     )
 

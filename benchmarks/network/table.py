@@ -155,6 +155,7 @@ def profile(rows: Iterable[Row], rate: str = "1gbit") -> list[Row]:
             "hosts": each["workers"],
             "step ms": each["step_ms"],
             "from–to": f"{each['min_ms']}–{each['max_ms']}",
+            "runs": each["rounds"],
             "link ms": each["floor_ms"],
             "computing ms": each["user_ms"],
             "kernel ms": each["system_ms"],

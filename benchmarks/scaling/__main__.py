@@ -15,9 +15,10 @@ workers is the sum of three parts:
   each by the α-β model of its operation (`benchmarks.scaling.rate_model`).
 
 The model is fitted to 2 and 4 hosts and three of five sizes. It is checked on the other sizes, on 8
-hosts, and on the averages of network.csv (scaling_checks.csv). It describes rings over equal links,
-by gloo: no trees, no shared switches, and no overlap of communication with computation. Overlap
-helps dense more, which has more communication to hide. docs/scaling.md shows the result.
+hosts, and on the averages of network.csv, medians over their rounds (scaling_checks.csv). It
+describes rings over equal links, by gloo: no trees, no shared switches, and no overlap of
+communication with computation. Overlap helps dense more, which has more communication to hide.
+docs/scaling.md shows the result.
 """
 
 import dataclasses
@@ -200,8 +201,8 @@ def _commits(rows: list[Row]) -> str:
 def _checks(network: list[Row], lines: dict[str, Any], local: dict[str, Local]) -> list[Row]:
     """The model beside the averages of network.csv, to which it was not fitted.
 
-    Errors are relative, in percent. That of the whole average is empty where compression was not
-    measured alone.
+    Averages are medians over rounds. Errors are relative, in percent. That of the whole average is
+    empty where compression was not measured alone.
     """
     rows = []
     for each in network:

@@ -26,8 +26,8 @@ def dense() -> Compressor:
     It is the innermost compressor of every scheme and the baseline of every table. As the codec of
     an `inner` argument it sends values unchanged.
 
-    How it travels: one all-reduce, in which small arrays share a buffer. A message is as large as
-    the array.
+    How it travels: by all-reduce. Arrays of one dtype and of at most 1 MiB share one, and larger
+    arrays have their own. A message is as large as the array.
 
     Example:
       >>> dense()

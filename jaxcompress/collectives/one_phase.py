@@ -78,13 +78,14 @@ def all_gather_bytes(codec: Codec, updates: Updates, workers: int) -> int:
 
 
 def _rows(codec: Codec) -> Rows:
-    """Which entries are encoded alone, so that rows of several arrays may form one."""
+    """How `merge` may cut arrays into rows for this codec."""
     if codec.chunk is None or codec.select is None:
         # Zeros would change the scale of a row.
         return Rows(codec.chunk)
     like = jax.ShapeDtypeStruct((codec.chunk,), jnp.float32)
     selected = jax.eval_shape(codec.select, jax.eval_shape(lambda: jax.random.key(0)), like)
-    # Zeros are not selected before other entries. Values of several rows may share a scale.
+    # A selection takes zeros last, so they may fill a row. Where values are not encoded entry by
+    # entry, those of two arrays must not share a scale.
     return Rows(selected.length, filled=True, apart=not codec.entrywise)
 
 

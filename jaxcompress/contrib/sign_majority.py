@@ -48,20 +48,20 @@ def sign_majority() -> Compressor:
     """
 
     def reduce(key, updates, state, axis_name):
-        codec = _votes(axis_size(axis_name))
+        codec = votes(axis_size(axis_name))
         counted = exchange(codec, key, jax.tree.map(_vote, updates), axis_name)
         won = jax.tree.map(lambda mean: decode(codec, encode(codec, key, mean), mean), counted.mean)
         residual = jax.tree.map(jnp.subtract, updates, won)
         return Reduced(won, residual, counted.bits), state
 
     def message_bits(params):
-        return jax.tree.map(lambda x: codec_bits(_votes(1), x), params)
+        return jax.tree.map(lambda x: codec_bits(votes(1), x), params)
 
     return Compressor(lambda key, params: (), reduce, message_bits, contracts=False)
 
 
 @functools.lru_cache(maxsize=16)
-def _votes(workers: int) -> Codec:
+def votes(workers: int) -> Codec:
     """Encodes votes of -1, 0 and 1, and their averages over so many workers.
 
     An average is a multiple of ``1 / workers`` up to rounding, so what is much smaller is a tie.

@@ -74,7 +74,7 @@ def check_weight_decay(value: Any, mask: Any = None) -> None:
 def check_link(name: str, link: Any, example: str) -> None:
     """ValueError unless `link`, an argument of this name, is an Optax transformation."""
     if not hasattr(link, "update"):
-        hint = "; around a compressor goes compress(…)" if isinstance(link, Compressor) else ""
+        hint = f"; write compress({link!r})" if isinstance(link, Compressor) else ""
         raise ValueError(
             f"{name} is an Optax transformation, such as {example}; got {link!r}{hint}."
         )

@@ -17,7 +17,7 @@ JOINED_ROW = 256
 
 
 class Rows(NamedTuple):
-    """What of an array is encoded together."""
+    """How arrays are cut into rows, and which rows may be encoded together."""
 
     length: int | None  # entries in a row; None: the whole array
     filled: bool = False  # whether zeros complete the last row of an array
@@ -25,13 +25,13 @@ class Rows(NamedTuple):
 
 
 def merge(arrays: list[jax.Array], rows: Rows) -> list[jax.Array]:
-    """The arrays as a few stacks, (count, …): the whole rows of all arrays as one long array, and
-    then what is left over, stacked with others of its shape.
+    """The arrays as a few stacks, (count, …): their whole rows, and then what is left over.
 
-    Only arrays of one dtype that vary along the same mesh axes are merged. An array shorter than a
-    row is left over. So is the end of an array that is no whole row, unless it is filled. Without a
-    length of rows, all arrays are left over. Where arrays stay apart, those with equally many rows
-    are stacked.
+    The whole rows of all arrays are laid end to end, in arrays of at most `LARGEST_SIZE` entries.
+    Where arrays stay apart, those with equally many rows are stacked instead. What is left over is
+    stacked with others of its shape: an array shorter than a row, the end of an array that is no
+    whole row, unless it is filled, and all arrays without a length of rows. Only arrays of one
+    dtype that vary along the same mesh axes are merged.
     """
     whole = [
         jnp.concatenate([_resized(arrays[i], _in_rows(arrays[i], rows)) for i in places]).reshape(
@@ -107,7 +107,7 @@ def _in_rows(x: jax.Array, rows: Rows) -> int:
 def _with_rows(arrays: list[jax.Array], rows: Rows) -> list[list[int]]:
     """Positions of the arrays that have a whole row, grouped by what may be merged.
 
-    32 bits count the entries of a group.
+    A group has at most `LARGEST_SIZE` entries, unless one array alone has more.
     """
     groups: list[list[int]] = []
     latest: dict[Any, tuple[list[int], int]] = {}  # the group to add to, and its entries

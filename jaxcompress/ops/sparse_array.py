@@ -105,7 +105,10 @@ def row_shape(size: int, block: int | None) -> tuple[int, int]:
 
 
 def in_rows(x: jax.Array, block: int | None) -> Float[Array, "rows length"]:
-    """`x` as rows of `block` entries, the last one padded with zeros; see `check_size`."""
+    """`x` as rows of `block` entries, the last one padded with zeros.
+
+    ValueError if `x` has 2^31 entries or more.
+    """
     check_size(x.size)
     count, length = row_shape(x.size, block)
     return jnp.pad(x.ravel(), (0, count * length - x.size)).reshape(count, length)

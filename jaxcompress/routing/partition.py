@@ -57,7 +57,8 @@ def partition(compressors: dict[str, Compressor], labels: Callable[[Any], Any]) 
         """label -> the tree with all other arrays masked."""
         try:
             found = labels(tree)
-        except TypeError as error:
+            jax.tree.structure(tree).flatten_up_to(found)  # refuses another structure
+        except (TypeError, ValueError) as error:
             raise ValueError(
                 f"the labels of partition take a tree to a tree of labels, as by_shape(): {error}"
             ) from error
@@ -69,7 +70,7 @@ def partition(compressors: dict[str, Compressor], labels: Callable[[Any], Any]) 
 
     def check(path, x, label):
         del x
-        if label not in compressors:
+        if label not in list(compressors):  # which compares what has no hash, too
             raise ValueError(
                 f"the array {path_text(path)!r} is labelled {label!r}; partition knows"
                 f" {sorted(compressors)}."

@@ -16,12 +16,19 @@ from jaxcompress.contrib.sampling import (
     most_of_bernoulli,
     systematic,
 )
+from jaxcompress.ops.sparse_array import LARGEST_SIZE
 
 DRAWS = 3000
 
 
 def keys(number=DRAWS, seed=0):
     return jax.random.split(jax.random.key(seed), number)
+
+
+def test_an_array_beyond_32_bits_is_refused():
+    assert strata(LARGEST_SIZE, 4)[1].tolist() == [2**29, 2**29, 2**29, 2**29 - 1]
+    with pytest.raises(ValueError, match="an array of 2147483648 entries"):
+        strata(LARGEST_SIZE + 1, 4)
 
 
 @settings(max_examples=100, deadline=None)

@@ -7,7 +7,9 @@ import pytest
 from helpers import FLOAT32, mean_over_workers, random_updates, run, slow_unless
 
 from jaxcompress import dense, error_feedback, hierarchical, monitor
+from jaxcompress.collectives.gathered import two_phases_pay
 from jaxcompress.contrib import sign_majority
+from jaxcompress.contrib.sign_majority import votes
 
 
 def result(x):
@@ -46,8 +48,9 @@ def test_a_worker_with_nothing_does_not_vote():
     assert np.all(np.asarray(run(sign_majority(), jnp.asarray(x), ()).mean) == -1)
 
 
-@pytest.mark.parametrize("size", [10, 3000])  # in one phase and in two
-def test_a_tie_is_plus_where_thirds_of_a_vote_are_added(size):
+@pytest.mark.parametrize(("size", "two_phases"), [(10, False), (5000, True)])
+def test_a_tie_is_plus_where_sixths_are_added(size, two_phases):
+    assert two_phases_pay(votes(6), jax.ShapeDtypeStruct((size,), jnp.float32), 6) is two_phases
     signs = np.array([1, 1, 1, -1, -1, -1], np.float32)[:, None] * np.ones(size, np.float32)
     signs[:, 0] = [1, 1, 1, 1, -1, -1]
     outcome = run(sign_majority(), jnp.asarray(signs), ())

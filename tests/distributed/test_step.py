@@ -251,7 +251,7 @@ def test_without_donation_a_step_can_be_repeated():
 
 def test_a_compressor_in_place_of_an_optimizer_is_refused():
     inner, mesh = error_feedback(top_k(0.5)), data_mesh(2)
-    message = r"optimizer is an Optax transformation, .* got error_feedback.*; around a compressor"
+    message = r"optimizer is an Optax transformation, .* got error_feedback.*; write compress"
     with pytest.raises(ValueError, match=message):
         make_train_step(lambda params, batch: 0.0, inner, mesh)
     with pytest.raises(ValueError, match=message):

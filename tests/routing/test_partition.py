@@ -197,6 +197,8 @@ def test_labels_that_are_no_function_are_refused(labels):
     ("labels", "message"),
     [
         (lambda: "matrix", "the labels of partition take a tree to a tree of labels"),
+        (lambda tree: "matrix", "the labels of partition take a tree to a tree of labels"),
+        (lambda tree: jax.tree.map(lambda x: ["matrix"], tree), r"'a' is labelled \['matrix'\]"),
         (
             lambda tree: jax.tree.map(lambda x: "matrix" if x.ndim > 1 else None, tree),
             r"the array 'b' is labelled None; partition knows \['matrix'\]",

@@ -41,7 +41,8 @@ def random_k(density: float, inner: Compressor = dense(), rescale: bool = False)
       A `Compressor` with the state of `inner`.
 
     Raises:
-      ValueError: if `density` is not in (0, 1], or `inner` has a memory.
+      ValueError: if `density` is not in (0, 1], or `inner` has a memory; while tracing, if an array
+        has 2^31 entries or more.
 
     Example:
       >>> random_k(0.01)
