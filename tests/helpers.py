@@ -209,6 +209,11 @@ def assert_close(actual: Any, expected: Any, scale: float = 1.0, rounding: float
         np.testing.assert_allclose(a, e, rtol=rtol, atol=atol, err_msg=jax.tree_util.keystr(path))
 
 
+def largest(tree) -> float:
+    leaves = (np.asarray(x, np.float64) for x in jax.tree.leaves(tree))
+    return max((float(np.abs(x).max(initial=0)) for x in leaves), default=0.0)
+
+
 def assert_same_bits(actual: Any, expected: Any) -> None:
     """Equal to the last bit, leaf by leaf, NaN included."""
     assert jax.tree.structure(actual) == jax.tree.structure(expected)

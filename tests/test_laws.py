@@ -19,6 +19,7 @@ from helpers import (
     assert_same_bits,
     energy,
     first_state,
+    largest,
     mean_over_workers,
     random_updates,
     slow,
@@ -628,11 +629,6 @@ def replicated_parts(state) -> list:
 
 def first_row(tree):
     return jax.tree.map(lambda x: x[0], tree)
-
-
-def largest(tree) -> float:
-    leaves = (np.asarray(x, np.float64) for x in jax.tree.leaves(tree))
-    return max((float(np.abs(x).max(initial=0)) for x in leaves), default=0.0)
 
 
 def to_numpy(x) -> np.ndarray:

@@ -7,7 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from claims import ALL_COMPRESSORS, made
-from helpers import assert_close, awkward_tree, first_state, random_updates, run, slow_unless
+from helpers import (
+    assert_close,
+    awkward_tree,
+    first_state,
+    largest,
+    random_updates,
+    run,
+    slow_unless,
+)
 
 import jaxcompress
 
@@ -19,13 +27,15 @@ SETTINGS = {
 # slow tests.
 QUICK = [
     ("natural()", "rbg"),
+    ("sign(32)", "x64"),
     ("power_sgd(2, orthogonalize='cholesky')", "x64"),
     ("two_phase(qsgd(8, group=64))", "x64"),
     ("error_feedback(top_k(0.1), dtype='int8')", "x64"),
 ]
+ON_ONE_AXIS = [text for text, claims in ALL_COMPRESSORS.items() if not claims.two_axes]
 
 
-@pytest.mark.parametrize(("text", "setting"), slow_unless(QUICK, ALL_COMPRESSORS, SETTINGS))
+@pytest.mark.parametrize(("text", "setting"), slow_unless(QUICK, ON_ONE_AXIS, SETTINGS))
 def test_the_law_holds_under_another_setting_of_jax(text, setting):
     with contextlib.ExitStack() as stack:
         stack.enter_context(SETTINGS[setting]())
@@ -40,10 +50,10 @@ def test_the_law_holds_under_another_setting_of_jax(text, setting):
         parts = outcome.mean, outcome.residual, memory
         went = jax.tree.map(in_float64, *parts)
         found = jax.tree.map(lambda x, mean: jnp.asarray(x, mean.dtype), went, outcome.mean)
-        largest = max(np.abs(x).max(initial=0) for x in jax.tree.leaves(memory))
-        rounding = float(ALL_COMPRESSORS[text].rounds * largest)
-        expected = jax.tree.map(in_float64, updates)
-        assert_close(found, expected, rounding=rounding)
+        # Terms that cancel are rounded by their own size.
+        scale = max(1.0, largest((outcome.mean, outcome.residual)))
+        rounding = ALL_COMPRESSORS[text].rounds * largest(memory)
+        assert_close(found, jax.tree.map(in_float64, updates), scale, rounding)
         for x in jax.tree.leaves((again.mean, again.state)):
             assert not jnp.issubdtype(x.dtype, jnp.floating) or np.isfinite(x).all()
 

@@ -62,8 +62,8 @@ def in_groups(x: jax.Array, group: int) -> Float[Array, "groups group"]:
 def group_sizes(groups: Float32[Array, "groups group"], size: int) -> Float32[Array, "groups 1"]:
     """The number of entries in each row that are no padding, for an array of `size` entries."""
     rows, group = groups.shape
-    last = float(size - (rows - 1) * group)
-    return jnp.where(jnp.arange(rows)[:, None] < rows - 1, float(group), last)
+    full, last = jnp.float32(group), jnp.float32(size - (rows - 1) * group)
+    return jnp.where(jnp.arange(rows)[:, None] < rows - 1, full, last)
 
 
 def absmax(groups: Float32[Array, "groups group"]) -> Float32[Array, "groups 1"]:
