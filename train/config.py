@@ -50,8 +50,8 @@ class Config:
     """
     compressor: str = "dense()"
     """How gradients are compressed and averaged, for example "error_feedback(top_k(0.01))"; dense()
-    does not compress. auto measures the links and the step, prints a plan and follows it: the
-    fastest of those that keep half of a first gradient, or dense() if none is 5 % faster.
+    does not compress. auto measures the links and the step, prints a plan and follows it: of those
+    that keep half of a first gradient and are within 5 % of the fastest, the one that keeps most.
     """
     compressor_modules: tuple[str, ...] = ()
     """Python modules with compressors of your own, which compressor may name: with mine it may be
@@ -198,8 +198,8 @@ class Config:
     compared before they are saved, too. With period rounded to whole periods.
     """
     coordinator: str | None = None
-    """HOST:PORT of process 0, for several processes; None lets JAX detect Slurm or
-    Open MPI.
+    """HOST:PORT of process 0, for several processes; None lets JAX detect a cluster,
+    such as Slurm, Open MPI or Cloud TPU.
     """
     num_processes: int | None = None
     """Number of processes, with --coordinator or --supervise."""

@@ -108,17 +108,17 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
             run = run._replace(compressor=compressor, settings=chosen)
 
         # Step: compiled, and restored from the last checkpoint.
+        dense = None
+        if config.period is not None or not is_dense(compressor):
+            # To be counted; it never runs. Its state is gone before there is the real one.
+            dense = build(dataclasses.replace(config, period=None), jaxcompress.dense())[1]
         state, program = build(config, compressor)
         reporter = at_exit.enter_context(contextlib.closing(Reporter(run, plan.total)))
         reporter.compiling()
-        dense = program
-        if config.period is not None or not is_dense(compressor):
-            # To be counted; it never runs.
-            dense = build(dataclasses.replace(config, period=None), jaxcompress.dense())[1]
         adaptives = adaptive_states(state.opt_state)
         choices = has_choices(config, compressor) or bool(adaptives)
         levels = counted_levels(config, compressor, adaptives)
-        sent = count_bytes(program, dense, choices, levels, plan)
+        sent = count_bytes(program, dense or program, choices, levels, plan)
         take_step, end_period = program.compile(), None
         if config.period is not None and plan.total % config.period:
             end_period = program.compile_end()
@@ -198,6 +198,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                 reporter.write(step, values)
                 check_divergence(history, step, config, checkpoints)
             if plan.is_due(step, plan.verify_every):
+                watchdog.pause()
                 check_replicas(state, mesh, step, checkpoints)
             if plan.is_due(step, plan.eval_every):
                 watchdog.pause()

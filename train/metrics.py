@@ -43,7 +43,8 @@ class Summary(TypedDict):
     # over the whole run, at the levels that one adaptive took; of several, and with buckets or
     # shards, by the choices that send the most
     mean_bytes_per_step: float
-    # in the training loop with evaluation and checkpoints, without compilation; over all its parts
+    # in the training loop with evaluation and checkpoints, without compiling the step; over all its
+    # parts
     seconds: float
 
 

@@ -95,13 +95,13 @@ def build_program(
         return state, Program(
             lowered.compile, functools.partial(jaxcompress.traffic_of_jaxpr, jaxpr), compile_end
         )
-    compiled = lowered.compile()
-    text = compiled.as_text()
+    compiled = functools.cache(lowered.compile)
+    text = functools.cache(lambda: compiled().as_text())
 
     def traffic(**options):
-        return jaxcompress.traffic_of_hlo(text, mesh=mesh, **options).over(axes)
+        return jaxcompress.traffic_of_hlo(text(), mesh=mesh, **options).over(axes)
 
-    return state, Program(lambda: compiled, traffic, compile_end)
+    return state, Program(compiled, traffic, compile_end)
 
 
 def _compile_end(

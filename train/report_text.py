@@ -111,7 +111,7 @@ def summary_table(
         "train loss": f"{number(summary['train_loss']).strip()}, the mean of {averaged}",
         "bytes per step": bytes_per_step(summary),
         "steps": f"{summary['steps']:,}, {f'{skipped:,}' if skipped else 'none'} skipped",
-        "seconds": f"{summary['seconds']:,.1f}, without compilation",
+        "seconds": f"{summary['seconds']:,.1f}, without compiling the step",
     }
     return table(title, scores | rows)
 

@@ -1,6 +1,9 @@
-"""``python -m train`` as a supervisor starts it: told to end when the supervisor has ended."""
+"""``python -m train`` as a supervisor starts it, with its own process number as first argument:
+told to end when the supervisor has ended.
+"""
 
 import ctypes
+import os
 import runpy
 import signal
 import sys
@@ -8,12 +11,17 @@ import sys
 _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
-def end_with_parent() -> None:
-    """Asks Linux to send this process a SIGTERM when its parent ends; other systems cannot."""
+def end_with_parent(parent: int) -> None:
+    """Asks Linux to send this process a SIGTERM when its `parent` ends; other systems cannot.
+
+    Raises SystemExit if the parent has ended already.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            raise SystemExit(f"process {parent}, the supervisor, has ended.")
 
 
 if __name__ == "__main__":
-    end_with_parent()
+    end_with_parent(int(sys.argv.pop(1)))
     runpy.run_module("train", run_name="__main__", alter_sys=True)

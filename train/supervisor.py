@@ -8,6 +8,7 @@ allows it, without those that were lost, until it is time to try all of them aga
 import contextlib
 import dataclasses
 import itertools
+import os
 import signal
 import socket
 import subprocess
@@ -21,7 +22,8 @@ from train.config import Config
 from train.errors import EXIT_CODE_BAD_INPUT, EXIT_CODE_DIVERGED, EXIT_CODE_FAULT
 from train.signals import SIGNALS
 
-# After the first process of a generation has ended, the others end by themselves within seconds.
+# After the first process of a generation has ended, those that wait for it in a collective end by
+# themselves within seconds. Others are killed.
 GRACE_SECONDS = 30.0
 # Generations in a row that end without a new checkpoint, after which a run is given up.
 FRUITLESS_GENERATIONS = 5
@@ -34,7 +36,7 @@ class Ended:
 
     code: int  # of the process for which it ended; negative for a signal
     rank: int  # of that process
-    lost: int  # processes that a signal has ended, or that had to be killed
+    lost: int  # processes that a signal has ended; if none, those that had to be killed
     seconds: float  # that it ran
 
     def __str__(self) -> str:
@@ -118,7 +120,7 @@ def command_lines(config: Config, arguments: Sequence[str], processes: int) -> l
         "--num-processes",
         str(processes),
     ]
-    common = [sys.executable, "-m", "train.supervised", *arguments, *cluster]
+    common = [sys.executable, "-m", "train.supervised", str(os.getpid()), *arguments, *cluster]
     if config.workers is not None or config.num_processes != 1:  # else one drives all devices
         common += ["--workers", str(processes * workers_of_process(config))]
     return [[*common, "--process-id", str(rank)] for rank in range(processes)]
@@ -138,6 +140,7 @@ def run_generation(
     began = time.monotonic()
     running: dict[int, subprocess.Popen] = {}
     codes: dict[int, int] = {}  # in the order in which they end
+    killed: set[int] = set()
     told_at, first_at = None, None
     try:
         for rank, command in enumerate(commands):
@@ -154,6 +157,7 @@ def run_generation(
             in_vain = told_at is not None and now - told_at > patience
             alone = first_at is not None and now - first_at > GRACE_SECONDS
             if in_vain or alone or request.count > 1:
+                killed |= running.keys()
                 for process in running.values():
                     process.kill()
             for rank, process in list(running.items()):
@@ -166,8 +170,9 @@ def run_generation(
             process.kill()
     rank = cause(codes)
     # None is lost that was told to end; and when process 0 is lost, JAX aborts the others.
-    by_signal = [code for code in codes.values() if code < 0 and code != -signal.SIGABRT]
-    lost = 0 if told_at is not None else len(by_signal)
+    by_signal = {rank for rank, code in codes.items() if code < 0 and code != -signal.SIGABRT}
+    # One that is compiling does not notice a loss. It is killed, but not lost.
+    lost = 0 if told_at is not None else len(by_signal - killed or by_signal)
     return Ended(codes[rank], rank, lost, time.monotonic() - began)
 
 

@@ -77,12 +77,14 @@ def check_shared(workdir: Path) -> None:
     with raise_on_all_processes(), file_access(f"workdir {str(workdir)!r}"):
         if is_main_process():
             marker.touch()
-    with raise_on_all_processes():
-        if not marker.exists():
-            raise InputError(
-                f"workdir {str(workdir)!r} of process {jax.process_index()} is not the folder that"
-                " process 0 writes. Give all processes one --workdir on a shared file system, or"
-                " none."
-            )
-    if is_main_process():
-        marker.unlink()
+    try:
+        with raise_on_all_processes():
+            if not marker.exists():
+                raise InputError(
+                    f"workdir {str(workdir)!r} of process {jax.process_index()} is not the folder"
+                    " that process 0 writes. Give all processes one --workdir on a shared file"
+                    " system, or none."
+                )
+    finally:
+        if is_main_process():
+            marker.unlink()

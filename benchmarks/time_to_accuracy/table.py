@@ -80,7 +80,7 @@ def headline(rows: Sequence[Row]) -> str:
         f" {fast.dense:.0f} s, and PyTorch's fastest ({fast.hook}) {fast.hook_seconds:.0f} s."
         f" Validation is not counted, nor is compiling ({slow.compile_seconds:.0f} s for the first"
         " run named)."
-        f" {'One run' if runs == 1 else f'Median of {runs} runs'} each;"
+        f" {'One run each' if runs == 1 else f'Seconds and ratios are medians of {runs} runs'};"
         " [performance](docs/performance.md) has all."
     )
 

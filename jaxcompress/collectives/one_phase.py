@@ -23,8 +23,7 @@ def one_phase(inner: Compressor) -> Compressor:
     """Sends `inner`'s messages by one all-gather, for any number of workers.
 
     ``mean = (1/W) sum_w decode(message_w)`` and ``residual = x - decode(own message)``. Without
-    `one_phase`, a codec travels in two phases if that sends less than half as much: see
-    `two_phase`.
+    `one_phase`, a codec travels in two phases where those save enough bytes: see `gathered`.
 
     How it travels: the messages of all arrays in one buffer and one all-gather. A ring forwards
     each message of B bytes to ``W - 1`` others, so a worker sends ``(W - 1) B``.

@@ -15,10 +15,11 @@ from jaxcompress.ops.argument_checks import check_integer
 def virtual_cpu_workers(workers: int) -> None:
     """Splits this process's CPU into `workers` devices; call it before any device is used.
 
-    Unless the environment sets PJRT_NPROC, XLA also gets four threads per worker. With its default
-    of one per worker it can deadlock: a collective holds its thread until all workers have joined.
-    If the collective of the next step holds another, no thread is left for the last worker. Seen
-    with jax 0.10.2, four workers and two cores within a thousand steps.
+    XLA also gets at least four threads per worker, by the environment variable PJRT_NPROC, which
+    child processes inherit. With its default of one per worker it can deadlock: a collective holds
+    its thread until all workers have joined. If the collective of the next step holds another, no
+    thread is left for the last worker. Seen with jax 0.10.2, four workers and two cores within a
+    thousand steps.
 
     Raises:
       ValueError: if `workers` is not an integer of at least 1, or a backend has already started
@@ -26,7 +27,6 @@ def virtual_cpu_workers(workers: int) -> None:
     """
     # XLA would abort the process for 0, and treat -1 as no number given.
     check_integer("workers", workers, 1, "the number of virtual devices")
-    os.environ.setdefault("PJRT_NPROC", str(4 * workers))
     try:
         jax.config.update("jax_num_cpu_devices", workers)
     except RuntimeError:
@@ -37,6 +37,9 @@ def virtual_cpu_workers(workers: int) -> None:
                 f" {started}. Call virtual_cpu_workers before the first array is made, or set"
                 f" JAX_NUM_CPU_DEVICES={workers} and PJRT_NPROC={4 * workers}."
             ) from None
+        return
+    threads = os.environ.get("PJRT_NPROC", "")
+    os.environ["PJRT_NPROC"] = str(max(4 * workers, int(threads) if threads.isdigit() else 0))
 
 
 def data_mesh(workers: int | None = None, axis_name: str = "data") -> Mesh:

@@ -26,7 +26,7 @@ def reshard_workers(state: Any, workers: int) -> Any:
 
     Worker i of W has the share ``[i/W, (i+1)/W]``. Each new worker takes the old memories in
     proportion to the overlap of their shares. Halving the workers averages pairs; doubling them
-    copies each.
+    copies each. A row that is not finite reaches only workers whose share overlaps its own.
 
     Args:
       state: An optimizer's state outside a step. `PerWorker` parts are (old workers, …). Those that
@@ -57,7 +57,13 @@ def reshard_workers(state: Any, workers: int) -> Any:
                 )
             return jnp.broadcast_to(x[:1], (workers, *x.shape[1:]))
         shares = jnp.asarray(_overlap(x.shape[0], workers), jnp.promote_types(x.dtype, jnp.float32))
-        return jnp.tensordot(shares, x, axes=1, precision=jax.lax.Precision.HIGHEST).astype(x.dtype)
+
+        def of_worker(share):
+            share = share.reshape(-1, *[1] * (x.ndim - 1))
+            # Zero times what is not finite is NaN.
+            return jnp.where(share == 0, 0, share * x).sum(axis=0).astype(x.dtype)
+
+        return jax.lax.map(of_worker, shares)
 
     def of_workers(path, node):
         if not is_per_worker(node):

@@ -16,6 +16,7 @@ from jaxcompress.collectives.dense import fused_mean
 from jaxcompress.distributed.accumulation import accumulated
 from jaxcompress.distributed.donation import JittedStep
 from jaxcompress.distributed.loss_function import checked, scaled, with_extra
+from jaxcompress.distributed.offload import to_device, to_host
 from jaxcompress.distributed.placement import (
     check_worker_axis,
     expand_worker_axis,
@@ -45,8 +46,8 @@ def make_local_step(
     Gradients are taken at each worker's own parameters. Between synchronisations, or exchanges of
     pairs, the compiled program runs no collective. So `metrics` are those of each worker, to be
     averaged where they are logged, and `extra` is each worker's own until a synchronisation
-    averages what is floating in it, weighted as the drifts are, over the workers where it is
-    finite. Exchanges of `gossip` leave it as it is; only a flush averages it.
+    averages what is floating or complex in it, weighted as the drifts are, over the workers where
+    it is finite. With `streaming` and `gossip` only a flush averages it.
 
     A worker whose gradient is not finite skips its step: its parameters, its inner state and its
     `extra` stay. The metric ``"applied"`` is 0 for that worker, else 1.
@@ -84,7 +85,7 @@ def make_local_step(
         check_rows(extra)
         check_worker_axis((opt_state, extra), mesh, axis_name)
         check_differentiable(params)
-        opt_state = with_given(opt_state, bandwidth=bandwidth)
+        kept, opt_state = opt_state, with_given(to_device(opt_state), bandwidth=bandwidth)
         specs, each = state_specs(opt_state, axis_name), P(axis_name)
         weight = weights_of(weight, workers)
         run = over_workers(
@@ -95,7 +96,8 @@ def make_local_step(
             axis_name,
         )
         params, opt_state, extra, metrics = run(params, opt_state, extra, batch, weight)
-        return *keep_placement(params, opt_state, extra, mesh, axis_name), metrics
+        params, opt_state, extra = keep_placement(params, opt_state, extra, mesh, axis_name)
+        return params, to_host(opt_state, kept), extra, metrics
 
     return JittedStep(step, donate)
 
@@ -174,12 +176,14 @@ def make_flush(
         local_state(opt_state)
         check_rows(extra)
         check_worker_axis((opt_state, extra), mesh, axis_name)
+        kept, opt_state = opt_state, to_device(opt_state)
         specs, each = state_specs(opt_state, axis_name), P(axis_name)
         run = over_workers(
             one_worker, mesh, (P(), specs, each, each), (P(), specs, each), axis_name
         )
         params, opt_state, extra = run(params, opt_state, extra, weights_of(weight, workers))
-        return keep_placement(params, opt_state, extra, mesh, axis_name)
+        params, opt_state, extra = keep_placement(params, opt_state, extra, mesh, axis_name)
+        return params, to_host(opt_state, kept), extra
 
     return JittedStep(flush, donate=False)
 
@@ -195,13 +199,13 @@ def rows_of_workers(tree: Any, mesh: AnyMesh, axis_name: AxisName = "data") -> P
 
 
 def mean_over_workers(tree: Any) -> Any:
-    """The mean of the rows of metrics, `extra` or workers' parameters, where they are floating.
+    """The mean of the rows of metrics, `extra` or workers' parameters, if floating or complex.
 
     From (workers, …) to (…). Of other arrays it returns the first row.
     """
 
     def mean(x):
-        return x.mean(axis=0) if jnp.issubdtype(x.dtype, jnp.floating) else x[0]
+        return x.mean(axis=0) if jnp.issubdtype(x.dtype, jnp.inexact) else x[0]
 
     return jax.tree.map(mean, tree.value if isinstance(tree, PerWorker) else tree)
 
@@ -222,11 +226,11 @@ def _check_same_types(new: Any, old: Any) -> None:
 
 
 def _averaged_when_due(extra: Any, due: jax.Array | bool, weight: Any, axis_name: AxisName) -> Any:
-    """At a synchronisation the weighted mean over workers of what is floating in `extra`."""
+    """At a synchronisation the weighted mean over workers of what is inexact in `extra`."""
     if due is False:
         return extra
-    floating = jax.tree.map(lambda x: jnp.issubdtype(jnp.result_type(x), jnp.floating), extra)
-    own = mask(extra, floating)
+    inexact = jax.tree.map(lambda x: jnp.issubdtype(jnp.result_type(x), jnp.inexact), extra)
+    own = mask(extra, inexact)
 
     def averaged():
         shares, _, total = weighted(widened(own), weight, axis_name)

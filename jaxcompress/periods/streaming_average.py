@@ -9,6 +9,7 @@ from jax.sharding import PartitionSpec as P
 
 from jaxcompress.base import AxisName
 from jaxcompress.distributed.donation import JittedStep
+from jaxcompress.distributed.offload import to_device, to_host
 from jaxcompress.distributed.placement import (
     check_worker_axis,
     expand_worker_axis,
@@ -94,7 +95,7 @@ def make_streaming_average(
             opt_state = mixed(opt_state._replace(sending=sending), anchor, fragment, mixing)
             return anchor, *expand_worker_axis((opt_state, extra)), metrics
 
-        opt_state = with_given(opt_state, bandwidth=bandwidth)
+        kept, opt_state = opt_state, with_given(to_device(opt_state), bandwidth=bandwidth)
         specs, each = state_specs(opt_state, axis_name), P(axis_name)
         weight = weights_of(weight, workers)
         run = over_workers(
@@ -105,7 +106,8 @@ def make_streaming_average(
             axis_name,
         )
         params, opt_state, extra, metrics = run(params, opt_state, extra, batches, weight)
-        return *keep_placement(params, opt_state, extra, mesh, axis_name), metrics
+        params, opt_state, extra = keep_placement(params, opt_state, extra, mesh, axis_name)
+        return params, to_host(opt_state, kept), extra, metrics
 
     return JittedStep(average, donate, static_argnames="fragment")
 

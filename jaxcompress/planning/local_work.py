@@ -33,7 +33,7 @@ def traced_update(
     optimizer: optax.GradientTransformation, grads: Any, params: Any, sizes: Mapping[str, int]
 ) -> Update:
     """The program of ``optimizer.update`` among so many workers along each axis; shapes suffice."""
-    grads, params = (jax.tree.map(_shape, tree) for tree in (grads, params))
+    grads, params = (jax.tree.map(shape_of, tree) for tree in (grads, params))
     state = jax.eval_shape(optimizer.init, params)
     traced = jax.make_jaxpr(optimizer.update, axis_env=list(sizes.items()))
     return Update(traced(grads, state, params), (grads, state, params))
@@ -124,5 +124,6 @@ def kept_energy(
     return found
 
 
-def _shape(x: Any) -> jax.ShapeDtypeStruct:
+def shape_of(x: Any) -> jax.ShapeDtypeStruct:
+    """The shape and dtype of an array."""
     return jax.ShapeDtypeStruct(x.shape, x.dtype)

@@ -23,7 +23,7 @@ from jaxcompress.feedback.error_feedback import error_feedback
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.planning.choice import Option, Plan
 from jaxcompress.planning.links import Links
-from jaxcompress.planning.local_work import gradient, kept_energy, on_each, update_ms
+from jaxcompress.planning.local_work import gradient, kept_energy, on_each, shape_of, update_ms
 from jaxcompress.planning.measure import measure
 from jaxcompress.planning.plan_checks import check_batch, check_mesh, check_numbers
 from jaxcompress.profiling.collective import Traffic
@@ -201,7 +201,7 @@ def _traffic(
     """The collectives of a whole step, traced on shapes."""
     workers = number_of_workers(mesh, axis_name)
     abstract = mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh
-    params, extra = (jax.tree.map(_shape, one) for one in (params, extra))
+    params, extra = (jax.tree.map(shape_of, one) for one in (params, extra))
     state = map_per_worker(
         lambda x: jax.ShapeDtypeStruct((workers, *x.shape), x.dtype),
         jax.eval_shape(chain.init, params),
@@ -220,7 +220,3 @@ def _is_dense(one: Compressor) -> bool:
 def _own(x: Any) -> Any:
     """This process's first part of an array of all processes, on its device."""
     return x.addressable_data(0) if isinstance(x, jax.Array) else x
-
-
-def _shape(x: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(x.shape, x.dtype)

@@ -17,7 +17,8 @@ from helpers import (
 from jax.sharding import PartitionSpec as P
 
 import jaxcompress
-from jaxcompress import Codec, gathered, sign, top_k
+from jaxcompress import Codec, block_top_k, cast, gathered, natural, qsgd, sign, top_k
+from jaxcompress.collectives.gathered import two_phases_pay
 
 
 def signs_encode(key, x):
@@ -169,3 +170,20 @@ def test_it_contracts_unless_told_and_sparsifies_where_its_codec_selects():
     assert COMPRESSOR.contracts and not COMPRESSOR.sparsifies
     assert not gathered(NOISE, contracts=False).contracts
     assert gathered(top_k(0.1).codec).sparsifies
+
+
+@pytest.mark.parametrize(
+    ("compressor", "from_workers"),
+    [
+        (cast("bfloat16"), 3),
+        (natural(), 3),
+        (qsgd(8), 5),
+        # A second selection drops entries: its codec is entrywise, but does more than round.
+        (block_top_k(0.01, inner=cast("bfloat16")), 5),
+    ],
+    ids=repr,
+)
+def test_from_how_many_workers_on_two_phases_pay(compressor, from_workers):
+    update = jax.ShapeDtypeStruct((2**20,), jnp.float32)
+    pays = [w for w in range(2, 9) if two_phases_pay(compressor.codec, update, w)]
+    assert pays == list(range(from_workers, 9))

@@ -50,8 +50,10 @@ def test_virtual_workers_after_the_start_are_refused_unless_they_are_there():
 
 
 def test_virtual_workers_before_the_start_become_devices_with_four_threads_each():
+    # Also after a call with fewer, whose threads would not do.
     program = """
 import os, jax, jaxcompress
+jaxcompress.virtual_cpu_workers(2)
 jaxcompress.virtual_cpu_workers(3)
 print(len(jax.devices()), os.environ["PJRT_NPROC"])
 """

@@ -14,12 +14,18 @@ from jaxcompress import (
     error_feedback,
     error_memory,
     init_state,
+    local_updates,
+    make_flush,
+    make_local_step,
+    make_streaming_average,
     make_train_step,
     monitor,
     monitor_metrics,
     replicate,
     reshard_workers,
+    rows_of_workers,
     shard_batch,
+    streaming,
     top_k,
 )
 
@@ -27,6 +33,7 @@ WORKERS = 4
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2 * WORKERS, 12), np.float32)
 W = RNG.standard_normal((12, 12), np.float32)
+AVERAGE = compress(error_feedback(top_k(0.1)))
 
 
 def loss_fn(params, extra, batch):
@@ -65,6 +72,36 @@ def test_a_memory_in_host_memory_stays_there_and_changes_no_number():
     assert_same_bits(jax.tree.map(np.asarray, params), jax.tree.map(np.asarray, plain))
     error, plain_error = (one[0].inner[0].error.value.arrays["w"] for one in (state, plain_state))
     np.testing.assert_array_equal(np.asarray(error), np.asarray(plain_error))
+
+
+def train_with_periods(optimizer, averages, memory_kind):
+    """Three steps, or a step and the average of a fragment beside the next, then a flush."""
+    mesh = data_mesh(WORKERS)
+    params, extra = replicate({"w": W}, mesh), rows_of_workers({}, mesh)
+    state = init_state(optimizer, params, mesh, memory_kind=memory_kind)
+    step, batch = make_local_step(loss_fn, optimizer, mesh), shard_batch(X, mesh)
+    for _ in range(1 if averages else 3):
+        params, state, extra, _ = step(params, state, extra, batch)
+    if averages:
+        average = make_streaming_average(loss_fn, optimizer, mesh)
+        params, state, extra, _ = average(params, state, extra, [batch], 0)
+    params, state, _ = make_flush(optimizer, mesh)(params, state, extra)
+    return params, state
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "averages"),
+    [
+        (local_updates(optax.adam(0.1), optax.sgd(1.0), AVERAGE, period=2), False),
+        (streaming(optax.adam(0.1), optax.sgd(1.0), AVERAGE, fragments=1), True),
+    ],
+    ids=["local_updates", "streaming"],
+)
+def test_what_workers_keep_in_a_period_may_be_in_host_memory(optimizer, averages):
+    params, state = train_with_periods(optimizer, averages, "pinned_host")
+    assert kinds(state) == ({"pinned_host"}, {"device"})
+    plain, _ = train_with_periods(optimizer, averages, None)
+    assert_same_bits(jax.tree.map(np.asarray, params), jax.tree.map(np.asarray, plain))
 
 
 def test_what_reads_a_state_reads_it_from_host_memory_too():

@@ -209,6 +209,12 @@ def test_each_of_two_processes_places_its_own_part():
     assert lines_of(run_together(programs)) == [["placed True"]] * 2
 
 
+@pytest.mark.parametrize(("workers", "expected"), [(2, [1.5, np.inf]), (4, [1, 2, 3, np.inf])])
+def test_a_row_that_is_not_finite_stays_with_the_workers_of_its_share(workers, expected):
+    state = PerWorker(jnp.array([[1.0], [2.0], [3.0], [np.inf]]))
+    np.testing.assert_array_equal(reshard_workers(state, workers).value[:, 0], expected)
+
+
 def test_complex_state_keeps_its_mean():
     rows = np.array([[1 + 2j], [3 - 1j], [5j], [0]], np.complex64)
     found = reshard_workers({"x": PerWorker(jnp.asarray(rows))}, 2)["x"].value

@@ -160,7 +160,7 @@ def test_summary_has_aligned_rows():
         "  train loss      0.0042, the mean of the last epoch",
         "  bytes per step  2,512, 37 times fewer than dense() (92,944)",
         "  steps           880, none skipped",
-        "  seconds         12.3, without compilation",
+        "  seconds         12.3, without compiling the step",
     ]
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from train.supervised import end_with_parent
+
 REPOSITORY = Path(__file__).parents[2]
 CHILD = """
-import signal, time
+import os, signal, time
 from pathlib import Path
 from train.supervised import end_with_parent
 
@@ -19,7 +21,7 @@ def told(*_):
     raise SystemExit
 
 signal.signal(signal.SIGTERM, told)
-end_with_parent()
+end_with_parent(os.getppid())
 Path("ready").touch()
 time.sleep(100)
 """
@@ -37,6 +39,12 @@ def test_a_process_is_told_to_end_when_its_supervisor_was_killed(tmp_path):
     parent.kill()
     parent.wait()
     wait_for(tmp_path / "told")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot tell a process")
+def test_a_process_whose_supervisor_has_ended_already_ends():
+    with pytest.raises(SystemExit, match=f"process {os.getpid()}, the supervisor, has ended"):
+        end_with_parent(os.getpid())
 
 
 def wait_for(path: Path) -> None:

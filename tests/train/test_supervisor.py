@@ -37,7 +37,8 @@ def test_lost_processes_are_left_out_only_if_the_config_allows_it():
 
 def test_each_process_is_told_its_place_and_the_workers_of_all():
     first, second = command_lines(CONFIG, ["config.yaml", "--workers", "8"], 2)
-    assert first[1:4] == second[1:4] == ["-m", "train.supervised", "config.yaml"]
+    own = str(os.getpid())
+    assert first[1:5] == second[1:5] == ["-m", "train.supervised", own, "config.yaml"]
     assert first[-2:] == ["--process-id", "0"]
     assert second[-2:] == ["--process-id", "1"]
     assert first[-4:-2] == ["--workers", "4"]
@@ -91,9 +92,20 @@ def test_the_first_that_ends_badly_is_the_cause(monkeypatch):
     ended = run_generation(
         [program("import time; time.sleep(100)"), program(killed)], None, StopRequest(), 100.0
     )
-    # The other one did not end by itself, so it was killed, and is lost too.
-    assert (ended.code, ended.rank, ended.lost) == (-signal.SIGKILL, 1, 2)
+    # The other one did not end by itself. It was killed, but it is not lost.
+    assert (ended.code, ended.rank, ended.lost) == (-signal.SIGKILL, 1, 1)
     assert str(ended).startswith("process 1 was ended by SIGKILL after ")
+
+
+def test_a_process_that_has_to_be_killed_is_lost_if_no_other_was(monkeypatch):
+    monkeypatch.setattr(supervisor, "GRACE_SECONDS", 0.5)
+    ended = run_generation(
+        [program("import time; time.sleep(100)"), program("raise SystemExit(75)")],
+        None,
+        StopRequest(),
+        100.0,
+    )
+    assert (ended.code, ended.rank, ended.lost) == (75, 1, 1)
 
 
 def test_bad_input_of_one_process_counts_before_what_it_causes():

@@ -80,7 +80,7 @@ def test_the_headline_is_the_fastest_of_ours_beside_the_best_dense_and_the_best_
     assert "the fastest of jaxcompress, `error_feedback(int4())`, took 62 s, dense 69" in sentence
     assert "PyTorch's fastest (DDP, fp16 hook) 60 s." in sentence
     assert "nor is compiling (7 s for the first run named)." in sentence
-    assert "Median of 3 runs each" in sentence
+    assert "Seconds and ratios are medians of 3 runs;" in sentence
 
 
 def test_the_headline_is_of_one_commit():

@@ -13,13 +13,16 @@ def test_the_same_data_have_the_same_fingerprint():
     assert fingerprint(load_dataset("digits")) == fingerprint(load_dataset("digits"))
 
 
+@pytest.mark.parametrize("split", ["train", "test"])
 @pytest.mark.parametrize("changed", ["images", "labels"])
-def test_another_value_anywhere_is_another_fingerprint(changed):
+def test_another_value_anywhere_is_another_fingerprint(changed, split):
     digits = load_dataset("digits")
-    arrays = {name: np.array(getattr(digits.train, name)) for name in ("images", "labels")}
+    arrays = {
+        name: np.array(getattr(getattr(digits, split), name)) for name in ("images", "labels")
+    }
     # Half of the thousand examples that are read are in these.
     arrays[changed][::2] += 1
-    other = digits._replace(train=Split(arrays["images"], arrays["labels"]))
+    other = digits._replace(**{split: Split(arrays["images"], arrays["labels"])})
     assert fingerprint(other) != fingerprint(digits)
 
 
