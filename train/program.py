@@ -87,15 +87,18 @@ def build_program(
         opt_state = jaxcompress.init_state(optimizer, params, mesh, axes)
         state = TrainState(params, opt_state, batch_stats)
         given = first_given(opt_state, mesh)
-        lowered = lower(mesh, given, *state, shards).lower()
-    compile_end = functools.partial(_compile_end, optimizer, state.shapes(), mesh)
-    if isinstance(mesh, jaxcompress.VirtualMesh):
         # Workers on one device send nothing, so the traffic is that of as many devices.
-        jaxpr = lower(mesh.abstract, given, *state, shards).jaxpr
+        counted = mesh.abstract if isinstance(mesh, jaxcompress.VirtualMesh) else mesh
+        traced = lower(counted, given, *state, shards)
+    shapes = state.shapes()
+    compile_end = functools.partial(_compile_end, optimizer, shapes, mesh)
+    if isinstance(mesh, jaxcompress.VirtualMesh):
         return state, Program(
-            lowered.compile, functools.partial(jaxcompress.traffic_of_jaxpr, jaxpr), compile_end
+            lambda: lower(mesh, given, *shapes, shards).lower().compile(),
+            functools.partial(jaxcompress.traffic_of_jaxpr, traced.jaxpr),
+            compile_end,
         )
-    compiled = functools.cache(lowered.compile)
+    compiled = functools.cache(traced.lower().compile)
     text = functools.cache(lambda: compiled().as_text())
 
     def traffic(**options):
