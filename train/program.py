@@ -93,8 +93,14 @@ def build_program(
     shapes = state.shapes()
     compile_end = functools.partial(_compile_end, optimizer, shapes, mesh)
     if isinstance(mesh, jaxcompress.VirtualMesh):
+
+        def compile_virtual():
+            with user_input("compressor"):
+                lowered = lower(mesh, given, *shapes, shards).lower()
+            return lowered.compile()
+
         return state, Program(
-            lambda: lower(mesh, given, *shapes, shards).lower().compile(),
+            compile_virtual,
             functools.partial(jaxcompress.traffic_of_jaxpr, traced.jaxpr),
             compile_end,
         )

@@ -1,5 +1,6 @@
-"""``python -m train`` as a supervisor starts it, with its own process number as first argument:
-told to end when the supervisor has ended.
+"""``python -m train`` as a supervisor starts it: told to end when the supervisor has ended.
+
+The first argument is the process number of the supervisor.
 """
 
 import ctypes
