@@ -17,6 +17,9 @@ from train.levels import adaptive_states, counted_levels, first_rate
 from train.loop import train
 from train.signals import InterruptedRunError
 
+# One process runs them all, so that it compiles once.
+pytestmark = pytest.mark.xdist_group("levels")
+
 # An epoch of the digits has 11 steps.
 RULE = "accordion(threshold=100.0, every=3)"  # weak, weak until the second decision, then strong
 ADAPTIVE = Config(
@@ -121,6 +124,8 @@ def test_skipped_steps_send_as_the_others(monkeypatch):
     assert summary["mean_bytes_per_step"] == summary["bytes_per_step"]
 
 
+# tests/distributed/test_agreed_numbers.py has processes that agree, and measuring is in planning.
+@pytest.mark.slow
 def test_two_processes_measure_the_link_and_agree_on_the_level(tmp_path):
     """No link has 1,000 Tbit/s, so a measured one has the strongest level.
 

@@ -22,6 +22,9 @@ from train.loop import train
 from train.restoring import restore_state
 from train.signals import InterruptedRunError
 
+# One process runs them all, so that it compiles once.
+pytestmark = pytest.mark.xdist_group("a period")
+
 # An epoch of the digits has 11 steps of 128 images: two periods and a step. Workers that share a
 # device take the same steps, and compile faster.
 PERIOD = Config(

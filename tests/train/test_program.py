@@ -17,10 +17,10 @@ ON_DEVICES = Config(
 ON_ONE = dataclasses.replace(ON_DEVICES, vmap=True)
 
 
-def test_run_on_one_device_equals_that_on_many_and_resumes(tmp_path):
+def test_run_on_one_device_equals_that_on_many():
+    """tests/train/test_periods.py stops and resumes runs on one device."""
     expected = train(ON_DEVICES)
-    config = dataclasses.replace(ON_ONE, workdir=str(tmp_path), checkpoint_every_steps=4)
-    summary = train(config)
+    summary = train(ON_ONE)
     for name in ("test_loss", "train_loss", "test_accuracy"):
         assert summary[name] == pytest.approx(expected[name], rel=1e-4)
     for name in (
@@ -32,10 +32,6 @@ def test_run_on_one_device_equals_that_on_many_and_resumes(tmp_path):
         "compressor",
     ):
         assert summary[name] == expected[name]
-    # Without checksums the last checkpoint is incomplete, as if the run was killed in saving.
-    (tmp_path / "checkpoints" / "11" / "sha256.json").unlink()
-    again = train(config)
-    assert again | {"seconds": 0} == summary | {"seconds": 0}
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,9 @@ from train.processes import make_mesh, workers_of
 from train.sharding import init_on_mesh, parameter_shardings
 from train.startup import prepare_run
 
+# One process runs them all, so that it compiles once.
+pytestmark = pytest.mark.xdist_group("shards in training")
+
 SENTENCE = "the quick brown fox jumps over the lazy dog. "
 WHOLE = Config(
     **ALONE,

@@ -29,9 +29,9 @@ def test_a_run_takes_a_compressor_from_a_module_in_the_current_folder(tmp_path, 
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "own.yaml").write_text(CONFIG)
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
-    summary = summary_of(finish(start("own.yaml", "--workers", "8", folder=tmp_path)))
+    summary = summary_of(finish(start("own.yaml", "--workers", "2", "--vmap", folder=tmp_path)))
     same = "error_feedback(top_k(0.05, inner=cast('bfloat16')))"
-    expected = train(Config(**ALONE, workers=8, epochs=0.2, compressor=same))
+    expected = train(Config(**ALONE, workers=2, vmap=True, epochs=0.2, compressor=same))
     text = "error_feedback(mine.largest(0.05, inner=cast('bfloat16')))"
     assert summary.pop("compressor") == text
     for name in ("test_loss", "bytes_per_step", "dense_bytes_per_step", "steps"):
