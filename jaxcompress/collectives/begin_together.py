@@ -1,4 +1,4 @@
-"""Lets all workers begin to send a long message at the same time, which gloo needs on CPUs."""
+"""Lets two workers begin to send a long message at the same time, which gloo needs on CPUs."""
 
 from jax import lax
 from jaxtyping import Array, UInt32
@@ -11,15 +11,17 @@ LEAST_BYTES = 2**16  # a shorter message takes about as long as the wait, at 1 G
 
 
 def begin_together(words: UInt32[Array, "..."], axis_name: AxisName) -> UInt32[Array, "..."]:
-    """`words` unchanged, once those of all workers are ready to be sent.
+    """`words` unchanged, once those of both workers are ready to be sent.
 
-    Between processes on CPUs, that is one all-reduce of 4 bytes before a long message; elsewhere,
-    and for a short message, nothing. gloo tells the other host that it may send only after its own
-    message has left. So two hosts that begin an all-gather or an all-to-all a moment apart send one
-    after the other, not both at once.
+    Between two processes on CPUs, that is one all-reduce of 4 bytes before a long message;
+    elsewhere, and for a short message, nothing. gloo tells the other host that it may send only
+    after its own message has left. So two hosts that begin an all-gather or an all-to-all a moment
+    apart send one after the other, not both at once. An all-gather of three and more workers is a
+    ring, in which nobody sends to the worker that it receives from.
     """
     short = words.size * WORD_BYTES < LEAST_BYTES
-    if short or joined_processes() == 1 or platform() != "cpu":
+    others = axis_size(axis_name) != 2 or joined_processes() == 1 or platform() != "cpu"
+    if short or others:
         return words
     # Without the barrier XLA computes the first word alone, and the rest after the sum.
     flat = lax.optimization_barrier(words.ravel())

@@ -31,6 +31,11 @@ def test_an_exchange_keeps_its_shape():
     np.testing.assert_array_equal(rows, np.eye(2))
 
 
+def test_a_permute_keeps_its_shape():
+    (row,) = alone(lambda x: lax.ppermute(x, "data", [(0, 1), (1, 0)]), 2, jnp.arange(2.0))
+    np.testing.assert_array_equal(row, [0, 1])
+
+
 def test_calls_are_followed():
     (total,) = alone(lambda x: jax.jit(lambda y: lax.psum(2 * y, "data"))(x), 3, jnp.ones(2))
     np.testing.assert_array_equal(total, [2, 2])
