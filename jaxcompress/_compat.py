@@ -97,6 +97,11 @@ def joined_processes() -> int:
     return distributed.global_state.num_processes or 1
 
 
+def sends_by_gloo() -> bool:
+    """Whether workers of the step that is being traced are in several processes, on CPUs."""
+    return joined_processes() > 1 and platform() == "cpu"
+
+
 def process_index() -> int:
     """The index of this process among those that have joined; starts no device."""
     return distributed.global_state.process_id or 0

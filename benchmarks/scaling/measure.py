@@ -15,11 +15,10 @@ from benchmarks.hosts.namespaces import FULL_SPEED, Network, bits_per_second, ne
 from benchmarks.scaling.averaging import averaging
 from benchmarks.scaling.rate_model import Point
 from jaxcompress import Collective
-from jaxcompress.collectives.alone import ALONE
 from jaxcompress.planning.measure import payload
 from jaxcompress.planning.without_network import without_network
 
-OPERATIONS = tuple(ALONE)
+OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 SENT_BYTES = (2**12, 2**18, 2**20, 2**22, 2**24)  # about what one worker sends
 # The model is fitted to these only; other sizes and more hosts check it.
 FITTED_BYTES, FITTED_WORKERS = SENT_BYTES[::2], (2, 4)

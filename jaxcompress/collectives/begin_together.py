@@ -3,7 +3,7 @@
 from jax import lax
 from jaxtyping import Array, UInt32
 
-from jaxcompress._compat import axis_size, joined_processes, platform
+from jaxcompress._compat import axis_size, sends_by_gloo
 from jaxcompress.base import AxisName
 from jaxcompress.ops.serialization import WORD_BYTES
 
@@ -13,15 +13,14 @@ LEAST_BYTES = 2**16  # a shorter message takes about as long as the wait, at 1 G
 def begin_together(words: UInt32[Array, "..."], axis_name: AxisName) -> UInt32[Array, "..."]:
     """`words` unchanged, once those of both workers are ready to be sent.
 
-    Between two processes on CPUs, that is one all-reduce of 4 bytes before a long message;
-    elsewhere, and for a short message, nothing. gloo tells the other host that it may send only
-    after its own message has left. So two hosts that begin an all-gather or an all-to-all a moment
-    apart send one after the other, not both at once. An all-gather of three and more workers is a
-    ring, in which nobody sends to the worker that it receives from.
+    Between processes on CPUs, that is one all-reduce of 4 bytes before a long message of two
+    workers; else it is nothing. gloo tells the other worker that it may send only after its own
+    message has left. So two workers that begin an all-gather or an all-to-all a moment apart send
+    one after the other, not both at once. An all-gather of three or more workers is a ring, in
+    which no two workers send to each other.
     """
     short = words.size * WORD_BYTES < LEAST_BYTES
-    others = axis_size(axis_name) != 2 or joined_processes() == 1 or platform() != "cpu"
-    if short or others:
+    if short or axis_size(axis_name) != 2 or not sends_by_gloo():
         return words
     # Without the barrier XLA computes the first word alone, and the rest after the sum.
     flat = lax.optimization_barrier(words.ravel())

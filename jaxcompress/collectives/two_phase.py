@@ -12,7 +12,7 @@ from optax import Updates
 from jaxcompress._compat import all_gather, axis_size, platform, vary_like
 from jaxcompress.base import AxisName, Codec, Compressor, Reduced, parseable
 from jaxcompress.collectives.begin_together import begin_together
-from jaxcompress.collectives.exchange import exchange
+from jaxcompress.collectives.send_rows import send_rows
 from jaxcompress.ops.codecs import codec_bits, codec_of, decode, encode
 from jaxcompress.ops.serialization import WORD_BYTES, from_words, to_words, words_in
 from jaxcompress.ops.sparse_array import add_to, subtract_from
@@ -32,11 +32,12 @@ def two_phase(inner: Compressor) -> Compressor:
     So the law holds, and the owner adds the recompression error to its own residual.
 
     How it travels: one all-to-all of B bytes and one all-gather of B/W, for all arrays together;
-    between three or more processes on CPUs, permutes in place of the all-to-all. A worker sends ``2
-    (W-1)/W B``, where `one_phase` sends ``(W-1) B``. The two are equal for two workers; from three
-    workers on, two phases send less. If an array does not fill its last chunk, padding does. Where
-    the codec does not select, the padding mirrors the entries before it, so that scales stay those
-    of the array. Where it selects, the padding is zeros, which a selection ignores.
+    between processes on CPUs, three or more workers send permutes in place of the all-to-all. A
+    worker sends ``2 (W-1)/W B``, where `one_phase` sends ``(W-1) B``. The two are equal for two
+    workers; from three workers on, two phases send less. If an array does not fill its last chunk,
+    padding does. Where the codec does not select, the padding mirrors the entries before it, so
+    that scales stay those of the array. Where it selects, the padding is zeros, which a selection
+    ignores.
 
     Guarantees: the law of `Reduced`; inside `error_feedback` nothing is lost. The residual is no
     contraction of a worker's own updates, since the owner keeps the error for all workers. Unbiased
@@ -144,7 +145,7 @@ def _both_phases(
     keys = [jax.random.fold_in(first_key, i) for i in range(len(chunks))]
     own = [_encode(codec, *pair) for pair in zip(keys, chunks, strict=True)]
     to_owners, like = _by_owner(own, plan)
-    from_all = exchange(to_owners, axis_name)
+    from_all = send_rows(to_owners, axis_name)
     average = _average(codec, from_all, like, plan)
 
     again = _encode(codec, second_key, average)

@@ -7,7 +7,7 @@ from jaxcompress.ops.argument_checks import is_number, shown
 from jaxcompress.planning.line import Curve, Line
 from jaxcompress.profiling.collective import Collective
 
-# What an operation costs that was not measured: a permute or a broadcast, of one round.
+# What an operation costs that was not measured: a broadcast, of one round.
 OTHERWISE = "all-gather"
 
 

@@ -35,7 +35,7 @@ def measure(mesh: AnyMesh | AbstractMesh, axis_name: AxisName = "data", repeats:
     get the same times, those of the slowest. What it measures includes the work of the processors
     at both ends, and other programs on them.
 
-    It takes seconds, most of them to compile 28 small programs for each axis, which the process
+    It takes seconds, most of them to compile 35 small programs for each axis, which the process
     keeps: a later call measures again, in less time.
 
     Args:

@@ -21,7 +21,7 @@ ROUTES = pytest.mark.parametrize(
 @pytest.fixture
 def between_processes(monkeypatch):
     """Traces the program of several processes, which runs in one too."""
-    monkeypatch.setattr("jaxcompress.collectives.begin_together.joined_processes", lambda: WORKERS)
+    monkeypatch.setattr("jaxcompress._compat.joined_processes", lambda: WORKERS)
 
 
 def collectives_of(compressor, like):
@@ -61,6 +61,14 @@ def test_a_short_message_waits_for_nobody(route, sends):
         assert sorted(found) == sorted(sends)
 
 
+@pytest.mark.usefixtures("between_processes")
+def test_three_workers_gather_along_a_ring_and_wait_for_nobody():
+    step = runner(one_phase(sign()), 3, "shard_map")
+    inputs = jax.random.key(0), random_updates(0, LONG, 3), ()
+    traced, _ = jaxcompress.traffic(step, *inputs)
+    assert [each.operation for each in traced.collectives] == ["all-gather"]
+
+
 @ROUTES
 def test_one_process_waits_for_nobody(route, sends):
     for found in collectives_of(route(sign()), LONG):
@@ -73,7 +81,7 @@ def test_the_message_does_not_change(route, sends, how, monkeypatch):
     del sends
     updates = random_updates(1, LONG, WORKERS)
     plain = run(route(sign()), updates, (), how=how)
-    monkeypatch.setattr("jaxcompress.collectives.begin_together.joined_processes", lambda: WORKERS)
+    monkeypatch.setattr("jaxcompress._compat.joined_processes", lambda: WORKERS)
     together = run(route(sign()), updates, (), how=how)
     assert_same_bits(together.mean, plain.mean)
     assert_same_bits(together.residual, plain.residual)
