@@ -24,8 +24,9 @@ class Trained(NamedTuple):
 def read_trained(workdir: str | Path) -> Trained:
     """The model of the newest complete checkpoint of a run, without the state of its optimizer.
 
-    Sharded parameters are whole arrays. With a period each worker has its own running statistics;
-    their mean is returned, with which the run was evaluated.
+    Sharded parameters are whole arrays. Within a period each worker has running statistics of its
+    own; their mean is returned. They are equal at the end of a period, where runs are saved unless
+    a signal stops them earlier.
 
     Args:
       workdir: The folder that the run was given as `--workdir`.

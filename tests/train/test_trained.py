@@ -5,8 +5,9 @@ import shutil
 
 import jax
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
-from train_helpers import ALONE
+from train_helpers import ALONE, StopAfter
 
 from train.config import Config
 
@@ -16,6 +17,7 @@ from train.data.registry import load_dataset
 from train.errors import InputError
 from train.loop import train
 from train.models.build_model import build_model
+from train.signals import InterruptedRunError
 from train.task import batch_sums
 from train.trained import read_trained
 
@@ -33,16 +35,7 @@ def finished(tmp_path_factory):
 
 
 def test_it_is_the_model_that_was_evaluated(finished):
-    check_test_loss(*finished)
-
-
-def test_running_statistics_of_several_workers_are_their_mean(tmp_path):
-    config = dataclasses.replace(RUN, workdir=str(tmp_path), model="resnet8", period=2)
-    check_test_loss(config, train(config))
-
-
-def check_test_loss(config, summary):
-    """The test loss of the read model is that of the summary."""
+    config, summary = finished
     trained = read_trained(config.workdir)
     assert trained.step == summary["steps"]
     assert trained.settings["model"] == config.model
@@ -60,6 +53,21 @@ def check_test_loss(config, summary):
     )
     assert loss / weight == pytest.approx(summary["test_loss"], rel=1e-4)
     assert correct / weight == pytest.approx(summary["test_accuracy"])
+
+
+@pytest.mark.filterwarnings("ignore:Sharding info not provided")
+def test_running_statistics_in_a_period_are_the_mean_over_workers(tmp_path):
+    config = dataclasses.replace(RUN, workdir=str(tmp_path), model="resnet8", period=4)
+    with pytest.raises(InterruptedRunError):
+        train(config, StopAfter(1))
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        saved = checkpointer.restore(tmp_path / "checkpoints" / "1" / "state")
+    own = jax.tree.leaves(saved["batch_stats"])
+    found = jax.tree.leaves(read_trained(tmp_path).batch_stats)
+    assert len(own) == len(found) > 0
+    for rows, mean in zip(own, found, strict=True):
+        assert (rows[0] != rows[1]).any()
+        np.testing.assert_allclose(mean, rows.mean(axis=0), rtol=1e-6)
 
 
 def test_without_a_checkpoint_it_says_so(tmp_path):
