@@ -20,7 +20,7 @@ from jax.sharding import PartitionSpec as P
 import jaxcompress
 from benchmarks.common.expressions import MIN_COMPRESSION_RATE
 from benchmarks.common.resnet50_shapes import resnet50_shapes
-from benchmarks.hosts.jax_host import barrier, join, versions
+from benchmarks.hosts.jax_host import barrier, compiled, join, versions
 from benchmarks.hosts.worker import serve
 from benchmarks.network.bare_collectives import bare_collectives
 
@@ -34,15 +34,15 @@ def main(rank: int, workers: int, address: str, expression: str) -> None:
     grads = gradients(rank, mesh)
     state = first_state(optimizer, mesh)
     traced = averaging(optimizer, state, mesh).trace(grads, state)
-    compiled = traced.lower().compile()
+    program = compiled(traced.lower(), rank, mesh)
     about = {
         **versions(),
         "requested_bytes": jaxcompress.traffic_of_jaxpr(traced.jaxpr).wire_bytes,
-        "compiled_bytes": jaxcompress.traffic_of_hlo(compiled.as_text()).wire_bytes,
+        "compiled_bytes": jaxcompress.traffic_of_hlo(program.as_text()).wire_bytes,
     }
     bare, zeros = bare_collectives(traced, mesh)
     programs = {
-        "step": repeated(compiled, grads, state),
+        "step": repeated(program, grads, state),
         "bare": lambda: jax.block_until_ready(bare(zeros)),
     }
     del state

@@ -32,6 +32,7 @@ METHODS = [
     Method("torch", "DDP, PowerSGD hook, rank 2"),
     Method("torch", "DDP, PowerSGD hook, rank 4"),
     Method("jax", "error_feedback(power_sgd(4))"),
+    Method("jax", "error_feedback(power_sgd(4, inner=int4()))"),
     Method("jax", "error_feedback(block_top_k(0.05, inner=qsgd(8)))"),
     Method("torch", "top-k 5 %, error feedback"),
     Method("jax", "momentum_correction(block_top_k(0.05, inner=qsgd(8)))", "dgc"),

@@ -40,7 +40,7 @@ def test_momentum_before_the_average_is_that_of_the_config(task):
 
 def test_filters_see_framework_and_name():
     assert {method.framework for method in chosen(["torch"])} == {"torch"}
-    assert [method.name for method in chosen(["power_sgd(4)"])] == ["error_feedback(power_sgd(4))"]
+    assert [method.name for method in chosen(["power_sgd(4))"])] == ["error_feedback(power_sgd(4))"]
     assert chosen(["nothing of this name"]) == []
 
 
