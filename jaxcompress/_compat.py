@@ -1,10 +1,14 @@
 """Differences between JAX versions, and between `shard_map` and `vmap`, in one place."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 from jax import lax
 from jax._src import distributed  # nothing else has the process count before devices start
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
 
 from jaxcompress.base import AxisName
 
@@ -97,9 +101,32 @@ def joined_processes() -> int:
     return distributed.global_state.num_processes or 1
 
 
-def sends_by_gloo() -> bool:
-    """Whether workers of the step that is being traced are in several processes, on CPUs."""
-    return joined_processes() > 1 and platform() == "cpu"
+def sends_by_gloo(axis_name: AxisName) -> bool:
+    """Whether workers of the step that is being traced may be in several processes, on CPUs."""
+    names = _names(axis_name)
+    return joined_processes() > 1 and platform() == "cpu" and _in_shard_map(names)
+
+
+def sum_over_pairs(
+    x: jax.Array, axis_name: AxisName, pairs: Sequence[tuple[int, int]]
+) -> jax.Array:
+    """The sum of `x` over the two workers of each pair."""
+    # `lax.psum` has no groups where JAX tracks what varies.
+    total = lax.psum_p.bind(x, axes=_names(axis_name), axis_index_groups=tuple(pairs))
+    return vary_like(total, x)
+
+
+_SAME_ON_ALL = Primitive("same_on_all")
+_SAME_ON_ALL.def_abstract_eval(lambda x: ShapedArray(x.shape, x.dtype))
+_SAME_ON_ALL.def_impl(lambda x: x)
+mlir.register_lowering(_SAME_ON_ALL, lambda context, x: [x])
+batching.defvectorized(_SAME_ON_ALL)
+
+
+def same_on_all(x: jax.Array, axis_name: AxisName) -> jax.Array:
+    """`x`, which the caller knows to be the same on all workers, as replicated."""
+    others = varying_axes(x).difference(_names(axis_name))
+    return vary(_SAME_ON_ALL.bind(x), tuple(sorted(others)))
 
 
 def process_index() -> int:

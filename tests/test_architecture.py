@@ -71,11 +71,12 @@ COLLECTIVES = {
         "ragged_all_to_all",
     ),
     *("ppermute", "pshuffle", "pswapaxes", "pbroadcast", "reduce_scatter"),
+    *("sum_over_pairs", "gather_words", "send_rows"),
 }
 # Chooses between two modules that use one.
 COLLECTIVES_BY_DESIGN = {"jaxcompress/collectives/gathered.py"}
 NETWORK_BY_DESIGN = {
-    "jaxcompress/_compat.py": "spells the gather that knows its result is replicated",
+    "jaxcompress/_compat.py": "spells a gather and a sum that `lax` has not",
 }
 
 MAXIMA_BY_DESIGN = {

@@ -9,9 +9,9 @@ import numpy as np
 from jax import lax
 from optax import Updates
 
-from jaxcompress._compat import all_gather, axis_size, platform, vary_like
+from jaxcompress._compat import axis_size, platform, vary_like
 from jaxcompress.base import AxisName, Codec, Compressor, Reduced, parseable
-from jaxcompress.collectives.begin_together import begin_together
+from jaxcompress.collectives.long_messages import gather_words
 from jaxcompress.ops.codecs import codec_bits, codec_of, message_words
 from jaxcompress.ops.merging import Rows, merge, unmerge
 from jaxcompress.ops.serialization import WORD_BYTES, from_words, to_words
@@ -174,7 +174,7 @@ def _mean(
     wide = [jnp.promote_types(x.dtype, jnp.float32) for x in stacks]
     if not words.size:
         return [jnp.zeros(x.shape, x.dtype) for x in stacks]
-    everyone = all_gather(begin_together(words, axis_name), axis_name)
+    everyone = gather_words(words, axis_name)
 
     def of_worker(worker):
         return _decode(codec, from_words(everyone[worker], messages), batches, stacks)

@@ -9,10 +9,9 @@ import numpy as np
 from jax import lax
 from optax import Updates
 
-from jaxcompress._compat import all_gather, axis_size, platform, vary_like
+from jaxcompress._compat import axis_size, platform, vary_like
 from jaxcompress.base import AxisName, Codec, Compressor, Reduced, parseable
-from jaxcompress.collectives.begin_together import begin_together
-from jaxcompress.collectives.send_rows import send_rows
+from jaxcompress.collectives.long_messages import gather_words, send_rows
 from jaxcompress.ops.codecs import codec_bits, codec_of, decode, encode
 from jaxcompress.ops.serialization import WORD_BYTES, from_words, to_words, words_in
 from jaxcompress.ops.sparse_array import add_to, subtract_from
@@ -32,12 +31,12 @@ def two_phase(inner: Compressor) -> Compressor:
     So the law holds, and the owner adds the recompression error to its own residual.
 
     How it travels: one all-to-all of B bytes and one all-gather of B/W, for all arrays together;
-    between processes on CPUs, three or more workers send permutes in place of the all-to-all. A
-    worker sends ``2 (W-1)/W B``, where `one_phase` sends ``(W-1) B``. The two are equal for two
-    workers; from three workers on, two phases send less. If an array does not fill its last chunk,
-    padding does. Where the codec does not select, the padding mirrors the entries before it, so
-    that scales stay those of the array. Where it selects, the padding is zeros, which a selection
-    ignores.
+    between processes on CPUs, long messages take all-reduces of two workers, or permutes, in place
+    of the all-to-all, and with two workers of the all-gather too. A worker sends
+    ``2 (W-1)/W B``, where `one_phase` sends ``(W-1) B``. The two are equal for two workers; from
+    three workers on, two phases send less. If an array does not fill its last chunk, padding does.
+    Where the codec does not select, the padding mirrors the entries before it, so that scales stay
+    those of the array. Where it selects, the padding is zeros, which a selection ignores.
 
     Guarantees: the law of `Reduced`; inside `error_feedback` nothing is lost. The residual is no
     contraction of a worker's own updates, since the owner keeps the error for all workers. Unbiased
@@ -149,7 +148,7 @@ def _both_phases(
     average = _average(codec, from_all, like, plan)
 
     again = _encode(codec, second_key, average)
-    everyone = all_gather(begin_together(to_words(again), axis_name), axis_name)
+    everyone = gather_words(to_words(again), axis_name)
     dropped = _own_chunks(plan.workers * (average - _decode(codec, again, plan)), plan, worker)
 
     mean = [_decode(codec, one, plan) for one in _all_chunks(everyone, again, plan)]

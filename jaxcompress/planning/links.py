@@ -28,7 +28,10 @@ class Links(NamedTuple):
     def _line(self, one: Collective) -> Line | Curve:
         of_axes = self.lines.get(one.axes)
         if of_axes is not None:
-            return of_axes.get(one.operation) or of_axes[OTHERWISE]
+            line = of_axes.get(one.operation) or of_axes[OTHERWISE]
+            # A sum over pairs of more workers sends one message each, as a permute does.
+            in_pairs = isinstance(line, Curve) and one.group == 2 < line.rounds
+            return of_axes["collective-permute"] if in_pairs else line
         missing = [axis for axis in one.axes if (axis,) not in self.lines]
         if missing or not one.axes:
             raise ValueError(

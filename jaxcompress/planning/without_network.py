@@ -93,6 +93,12 @@ def _unknown(x: jax.Array) -> jax.Array:
     return lax.optimization_barrier(x)
 
 
+def _sum(x: jax.Array, params: dict[str, Any], workers: int) -> jax.Array:
+    if params.get("axis_index_groups") is not None:
+        raise ValueError("a psum in groups has no replacement here.")
+    return x
+
+
 def _gather(x: jax.Array, params: dict[str, Any], workers: int) -> jax.Array:
     if params["tiled"]:
         raise ValueError("a tiled all_gather has no replacement here.")
@@ -114,7 +120,7 @@ def _exchange(x: jax.Array, params: dict[str, Any], workers: int) -> jax.Array:
 
 
 _REPLACEMENTS: dict[str, Callable[[jax.Array, dict[str, Any], int], jax.Array]] = {
-    "psum": lambda x, params, workers: x,
+    "psum": _sum,
     "pmax": lambda x, params, workers: x,
     "pmin": lambda x, params, workers: x,
     "all_gather": _gather,

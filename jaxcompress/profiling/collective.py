@@ -47,8 +47,8 @@ class Traffic(NamedTuple):
     def payload_bytes(self) -> int:
         """The input of one worker to all collectives of a step, in bytes: `Reduced.bits` / 8.
 
-        Between processes on CPUs it may be less: permutes in place of an all-to-all leave out what
-        a worker would send to itself.
+        Between processes on CPUs it may be less: rounds in place of an all-to-all leave out what a
+        worker would send to itself.
         """
         return sum(each.count * each.payload_bytes for each in self.collectives)
 
