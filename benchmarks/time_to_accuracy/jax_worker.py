@@ -18,7 +18,7 @@ from benchmarks.common.training_parts import training_parts
 from benchmarks.hosts.jax_host import barrier, join, versions
 from benchmarks.hosts.worker import serve
 from benchmarks.time_to_accuracy.methods import Method, expression
-from benchmarks.time_to_accuracy.specification import CHECKED_STEPS, PART_STEPS, Specification
+from benchmarks.time_to_accuracy.specification import PART_STEPS, Specification
 from benchmarks.time_to_accuracy.tasks import TASKS, config_of
 from train.config import Config
 from train.data.batches import test_batches
@@ -77,7 +77,7 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
         return {"loss": found["test_loss"], "accuracy": found["test_accuracy"]}
 
     programs = {
-        "first": lambda: train(CHECKED_STEPS),
+        "first": lambda: train(task.checked_steps),
         "train": lambda: train(PART_STEPS),
         "validation": lambda: scores("validation"),
         "test": lambda: scores("test"),

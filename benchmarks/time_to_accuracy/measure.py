@@ -9,7 +9,7 @@ from benchmarks.common.results import Row
 from benchmarks.hosts.host_processes import HostProcesses
 from benchmarks.hosts.namespaces import FULL_SPEED, Network, bits_per_second
 from benchmarks.time_to_accuracy.methods import DENSE, METHODS, Method, expression
-from benchmarks.time_to_accuracy.specification import CHECKED_STEPS, PART_STEPS, Specification
+from benchmarks.time_to_accuracy.specification import PART_STEPS, Specification
 from benchmarks.time_to_accuracy.table import row
 from benchmarks.time_to_accuracy.tasks import TASKS
 
@@ -131,17 +131,17 @@ def results(
 def check_same_losses(task: str, hosts: Network, pythons: Mapping[str, str]) -> None:
     """RuntimeError unless dense training has the same losses in both frameworks."""
     hosts.shape(FULL_SPEED)
-    losses = []
+    losses, steps = [], TASKS[task].checked_steps
     for method in [each for each in METHODS if each.label == DENSE[each.framework]]:
         with processes_of(task, method, 0, hosts, pythons[method.framework]) as processes:
             processes.ready()
             losses.append(processes.measure("first", 0, 1).result["losses"])
     largest = float(np.max(np.abs(np.subtract(*losses))))  # NaN if a loss is
-    print(f"{task}: dense losses differ by {largest:.1e} over {CHECKED_STEPS} steps", flush=True)
+    print(f"{task}: dense losses differ by {largest:.1e} over {steps} steps", flush=True)
     if not largest <= LARGEST_DIFFERENCE:
         raise RuntimeError(
             f"{task}: the dense losses of PyTorch and JAX differ by {largest:.2e} over the first"
-            f" {CHECKED_STEPS} steps, more than {LARGEST_DIFFERENCE}: they do not train the same."
+            f" {steps} steps, more than {LARGEST_DIFFERENCE}: they do not train the same."
         )
 
 

@@ -3,8 +3,6 @@
 import json
 from typing import NamedTuple
 
-# Over so many steps the dense losses of both frameworks must agree.
-CHECKED_STEPS = 20
 # Training is timed in parts of so many steps. Methods with periods average once in each part.
 PART_STEPS = 10
 

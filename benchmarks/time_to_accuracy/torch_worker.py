@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from benchmarks.hosts.worker import serve
 from benchmarks.time_to_accuracy.methods import Method
-from benchmarks.time_to_accuracy.specification import CHECKED_STEPS, PART_STEPS, Specification
+from benchmarks.time_to_accuracy.specification import PART_STEPS, Specification
 from benchmarks.time_to_accuracy.tasks import TASKS, config_of
 from benchmarks.time_to_accuracy.torch_averaging import averaged, averages_of_parameters
 from benchmarks.time_to_accuracy.torch_models import build, load_flax
@@ -80,7 +80,7 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
         return {"loss": loss / weight, "accuracy": correct / weight}
 
     programs = {
-        "first": lambda: train(CHECKED_STEPS),
+        "first": lambda: train(task.checked_steps),
         "train": lambda: train(PART_STEPS),
         "validation": lambda: scores("validation"),
         "test": lambda: scores("test"),

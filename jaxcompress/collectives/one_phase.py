@@ -26,7 +26,8 @@ def one_phase(inner: Compressor) -> Compressor:
     `one_phase`, a codec travels in two phases where those save enough bytes: see `gathered`.
 
     How it travels: the messages of all arrays in one buffer and one all-gather. A ring forwards
-    each message of B bytes to ``W - 1`` others, so a worker sends ``(W - 1) B``.
+    each message of B bytes to ``W - 1`` others, so a worker sends ``(W - 1) B``. Two workers in
+    processes on CPUs send a long message otherwise, in as many bytes.
 
     Guarantees: the law of `Reduced` up to rounding, and all that `inner` guarantees.
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from jaxcompress.ops.argument_checks import is_number, shown
-from jaxcompress.planning.line import Curve, Line
+from jaxcompress.planning.line import Curve, Line, rounds
 from jaxcompress.profiling.collective import Collective
 
 # What an operation costs that was not measured: a broadcast, of one round.
@@ -29,9 +29,11 @@ class Links(NamedTuple):
         of_axes = self.lines.get(one.axes)
         if of_axes is not None:
             line = of_axes.get(one.operation) or of_axes[OTHERWISE]
-            # A sum over pairs of more workers sends one message each, as a permute does.
-            in_pairs = isinstance(line, Curve) and one.group == 2 < line.rounds
-            return of_axes["collective-permute"] if in_pairs else line
+            measured_among_more = isinstance(line, Curve) and rounds(one) < line.rounds
+            if one.operation == "all-reduce" and measured_among_more:
+                # Sums over pairs of these workers: each sends one message, as in a permute.
+                return of_axes.get("collective-permute", line)
+            return line
         missing = [axis for axis in one.axes if (axis,) not in self.lines]
         if missing or not one.axes:
             raise ValueError(

@@ -3,7 +3,7 @@
 import pytest
 
 from jaxcompress import Collective, Links, ideal_links
-from jaxcompress.planning.line import Line
+from jaxcompress.planning.line import Curve, Line
 
 SLOW, FAST = Line(1.0, 80.0), Line(0.0, 0.8)
 TWO = Links({("node",): {"all-gather": SLOW}, ("gpu",): {"all-gather": FAST}})
@@ -35,6 +35,16 @@ def test_several_axes_take_as_long_as_the_slowest_unless_measured_together():
 def test_an_operation_that_was_not_measured_costs_as_a_gather():
     broadcast = Collective("collective-broadcast", ("uint8",), 1_000_000, 2, axes=("gpu",))
     assert TWO.ms([broadcast]) == pytest.approx(0.8)
+
+
+def test_a_sum_over_pairs_costs_as_a_permute():
+    """Among eight workers a sum takes fourteen rounds; a pair exchanges one message."""
+    of_all, of_pair = Curve(14, (1_000_000,), (15.0,)), Curve(1, (1_000_000,), (2.0,))
+    measured = {"all-reduce": of_all, "collective-permute": of_pair, "all-gather": of_all}
+    links = Links({("data",): measured})
+    pairs = Collective("all-reduce", ("uint32",), 1_000_000, 2, count=7, axes=("data",))
+    assert links.ms([pairs]) == pytest.approx(7 * 2.0)
+    assert links.ms([pairs._replace(group=8, count=1)]) == pytest.approx(15.0)
 
 
 def test_a_group_of_one_needs_no_line():
