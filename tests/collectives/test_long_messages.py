@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec as P
 from subprocesses import free_port, joined, lines_of, run_together
 
 import jaxcompress
-from jaxcompress import cast, one_phase, qsgd, sign, top_k, two_phase
+from jaxcompress import cast, one_phase, qsgd, sign, two_phase
 from jaxcompress.collectives.long_messages import (
     LEAST_BYTES,
     LEAST_ROW_BYTES,
@@ -191,7 +191,6 @@ def traced_with(compressor, workers, how="shard_map"):
         (one_phase(cast("bfloat16")), 2, ["all-reduce"]),
         (one_phase(sign()), 2, ["all-reduce"]),
         (one_phase(sign()), 3, ["all-gather"]),
-        (top_k(0.2), 2, ["all-reduce"]),
         (two_phase(qsgd(4)), 2, ["all-reduce"] * 2),
         (two_phase(cast("bfloat16")), 3, ["collective-permute"] * 2 + ["all-gather"]),
         (two_phase(sign()), 4, ["all-reduce"] * 3 + ["all-gather"]),
