@@ -39,9 +39,8 @@ def gather_words(
     """
     if axis_size(axis_name) != 2 or not _is_long(words, LEAST_BYTES, axis_name):
         return all_gather(words, axis_name)
-    words = in_memory(words, axis_name)
-    # Without the barrier XLA subtracts wherever the other's words are read.
-    other = lax.optimization_barrier(_of_partner(words, axis_name, ((0, 1),)))
+    words = _in_memory(words, axis_name)
+    other = _of_partner(words, axis_name, ((0, 1),))
     is_first = lax.axis_index(axis_name) == 0
     rows = jnp.where(is_first, words, other), jnp.where(is_first, other, words)
     return same_on_all(jnp.stack(rows), axis_name)
@@ -61,7 +60,7 @@ def send_rows(
     if not _is_long(rows[0], least, axis_name):
         return all_to_all(rows, axis_name)
     worker = lax.axis_index(axis_name)
-    rows = in_memory(rows, axis_name)
+    rows = _in_memory(rows, axis_name)
     received = rows  # a worker keeps its own row
     if workers % 2:
         for distance in range(1, workers):
@@ -100,7 +99,7 @@ def _of_partner(words: Array, axis_name: AxisName, pairs: Pairs) -> Array:
     return sum_over_pairs(words, axis_name, pairs) - words
 
 
-def in_memory(words: UInt32[Array, "..."], axis_name: AxisName) -> UInt32[Array, "..."]:
+def _in_memory(words: UInt32[Array, "..."], axis_name: AxisName) -> UInt32[Array, "..."]:
     """`words` unchanged, which are computed once, however often they are read.
 
     XLA may compute an array again where it is read, and round otherwise there. But what is
