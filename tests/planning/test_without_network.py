@@ -47,6 +47,7 @@ def test_calls_are_followed():
         (lambda x: lax.all_gather(x, "data", tiled=True), "a tiled all_gather"),
         (lambda x: lax.psum_scatter(x, "data", tiled=True), "a tiled reduce_scatter"),
         (lambda x: lax.all_to_all(x, "data", 0, 1), "an all_to_all between two axes"),
+        (lambda x: lax.psum(x, "data", axis_index_groups=[[0, 1]]), "a psum in groups"),
     ],
 )
 def test_a_collective_without_replacement_is_refused(function, message):
