@@ -54,12 +54,12 @@ TASKS = {
         {
             "schedule": "constant",
             "model": "resnet20",
-            "warmup_epochs": 1.0,
+            "warmup_epochs": 0.3,
             "batch_size": 64,
-            "learning_rate": 0.05,
+            "learning_rate": 0.02,
         },
-        target=1.1,
-        check_every=50,
+        target=1.2,
+        check_every=100,
         most_steps=2000,
         # Where BatchNorm and ReLU meet, what one framework rounds otherwise doubles in every step.
         checked_steps=10,
