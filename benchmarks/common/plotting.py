@@ -52,6 +52,7 @@ OF_TORCH = {
     "fp16": "cast('float16')",
     "PowerSGD": "power_sgd({})",
     "top-k": "top_k({}e-2)",
+    "PeriodicModelAverager": "dense()",
 }
 DENSE_EMBEDDINGS = re.compile(
     r"partition\(\{'embedding': dense\(\), 'rest': (.*)\}, by_path\(\{[^}]*\}\)\)"

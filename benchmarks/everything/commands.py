@@ -78,6 +78,7 @@ LEFT_OUT = (
     LeftOut("period_overlap", (), COMPILERS),
     LeftOut("period_seconds", (), ROOT),
     LeftOut("plan", ("--measure",), ROOT),
+    LeftOut("ddp_settings", (), f"{ROOT}; PyTorch"),
     LeftOut("process_settings", (), f"{ROOT}; PyTorch to compare with"),
     LeftOut("regression", ("--since", "COMMIT"), "a commit to compare with"),
     LeftOut("scaling", ("--measure",), ROOT),

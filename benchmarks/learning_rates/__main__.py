@@ -8,8 +8,9 @@ Its siblings are the configs of the same data, model and optimizer (SGD, also as
 
 A comparison with dense training is only fair if the dense baseline is good. So each dense config
 is run with several rates, about a factor of two apart, and no other change. Compressed runs do not
-count. The rule takes the rate with the best mean over the seeds, or the lowest rate whose mean is
-within one standard error of the best. This is the one-standard-error rule of Breiman et al.,
+count. Scores are of the validation split, in the columns `test_…`. The rule takes the rate with the
+best mean over the seeds, or the lowest rate whose mean is within one standard error of the best.
+This is the one-standard-error rule of Breiman et al.,
 "Classification and Regression Trees", 1984: noise does not decide. Rows go to
 results/learning_rates.csv, the table to docs/learning-rates.md.
 """
@@ -23,7 +24,7 @@ from benchmarks.common.environment import environment
 from benchmarks.common.pages import markdown, write_page
 from benchmarks.common.results import Results, Row, position
 from benchmarks.common.training_run import summary
-from benchmarks.learning_rates.table import PAGE, table, where
+from benchmarks.learning_rates.table import ON_VALIDATION, PAGE, scored_on, table, where
 from benchmarks.learning_rates.tuning import TUNINGS
 
 
@@ -61,12 +62,14 @@ def main(options: Options) -> None:
             if options.rate and rate not in options.rate:
                 continue
             for seed in options.seeds:
-                ran = summary([tuning.config, "--learning-rate", str(rate), "--seed", str(seed)])
+                arguments = (tuning.config, "--learning-rate", str(rate), "--seed", str(seed))
+                ran = summary([*arguments, *ON_VALIDATION])
                 row = {"group": group, "learning_rate": rate, "seed": seed, **about, **ran}
                 RESULTS.save([row])
                 print(f"{group} {rate}: {ran[tuning.measure]}", flush=True)
     if rows := RESULTS.read():
-        write_page("learning-rates.md", PAGE.format(table=markdown(table(rows)), where=where(rows)))
+        page = PAGE.format(table=markdown(table(rows)), where=where(rows), split=scored_on(rows))
+        write_page("learning-rates.md", page)
         print(markdown(table(rows)))
 
 

@@ -3,6 +3,8 @@
 from benchmarks.common.pages import spread
 from benchmarks.learning_rates.tuning import TUNINGS, chosen, measured
 
+ON_VALIDATION = ("--evaluate-on", "validation")  # of the training program
+
 
 def table(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     """One line per rate, over all its seeds; the chosen rate is bold."""
@@ -19,16 +21,26 @@ def table(rows: list[dict[str, str]]) -> list[dict[str, str]]:
                 {
                     "run": f"`{tuning.config.removeprefix('configs/')}`",
                     "learning rate": f"{mark}{rate:g}{mark}",
-                    "test accuracy": (
-                        "" if is_text else spread([100 * one for one in some], 2) + " %"
-                    ),
+                    "accuracy": ("" if is_text else spread([100 * one for one in some], 2) + " %"),
                     "perplexity": spread(some, 3) if is_text else "",
-                    "test loss": spread([float(row["test_loss"]) for row in of_rate], 4),
+                    "loss": spread([float(row["test_loss"]) for row in of_rate], 4),
                     "training loss": spread([float(row["train_loss"]) for row in of_rate], 4),
                     "seeds": str(len(some)),
                 }
             )
     return lines
+
+
+def scored_on(rows: list[dict[str, str]]) -> str:
+    """On which examples the rows were scored; they are of the test set before there was a split."""
+    of_test = {row["group"] for row in rows if " ".join(ON_VALIDATION) not in row["command"]}
+    if not of_test:
+        return "The scores are of the validation split."
+    return (
+        f"The scores of {', '.join(name for name in TUNINGS if name in of_test)} are of the test"
+        " set: when these runs were made, there was no validation split. The command now scores on"
+        " it."
+    )
 
 
 def where(rows: list[dict[str, str]]) -> str:
@@ -49,7 +61,7 @@ and the versions of every run. Only dense runs decide, and the runs of a config 
 only. Bold marks the rate that all configs of the same data, model and optimizer (SGD, also as DGC)
 use, except distributed.yaml. It is the lowest rate whose mean is within one standard error of the
 best mean (the one-standard-error rule of Breiman et al., "Classification and Regression Trees",
-1984). The scores are of the test set: when the rates were chosen, there was no validation split.
+1984). {split}
 
 {table}
 

@@ -42,6 +42,7 @@ from benchmarks.common.results import Results, Row, position
 from benchmarks.common.torch_python import runnable
 from benchmarks.hosts.host_processes import TUNED, HostProcesses, Measured, Settings
 from benchmarks.hosts.namespaces import FULL_SPEED, Network, missing, network
+from benchmarks.time_to_accuracy.ddp import fastest
 from benchmarks.time_to_accuracy.methods import METHODS, Method
 from benchmarks.time_to_accuracy.specification import PART_STEPS, Specification
 from benchmarks.time_to_accuracy.table import shown
@@ -119,7 +120,8 @@ def measure(options: Options, method: Method, hosts: Network, python: str) -> li
     """The rows of one method, one for each choice of settings."""
     hosts.shape(FULL_SPEED)
     module = f"benchmarks.time_to_accuracy.{method.framework}_worker"
-    text = Specification(options.task, tuple(method), 0).text()
+    ddp = fastest(options.task, method.name)
+    text = Specification(options.task, tuple(method), 0, ddp).text()
     runs: dict[str, list[Measured]] = {name: [] for name in SETTINGS}
     for turn, place in itertools.product(range(options.rounds), range(len(SETTINGS))):
         name = list(SETTINGS)[(turn + place) % len(SETTINGS)]

@@ -82,7 +82,7 @@ def _lines(axes: Axes, rows: list[Row], column: str) -> None:
             [int(row["workers"]) for row in mine],
             [float(row[column]) for row in mine],
             label=short(compressor),
-            color="black" if compressor == DENSE else colour(compressor),
+            color=colour(compressor),
             linewidth=2.5 if compressor == DENSE else 1.5,
             linestyle=":" if "one_phase" in compressor else "-",
         )

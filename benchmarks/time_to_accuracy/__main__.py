@@ -22,7 +22,8 @@ steps of a run, in which PyTorch builds what it needs, stand for themselves alon
 does not depend on the rate. As a check, two runs are then timed again at the slowest rate alone.
 
 Before anything is timed, dense training in PyTorch and in JAX must give the same losses over the
-first 20 steps, within 1e-3; with BatchNorm over the first 10.
+first 20 steps, within 1e-3; with BatchNorm over the first 10. DDP has the settings that
+`benchmarks.ddp_settings` found to be the fastest. PyTorch runs without `torch.compile`.
 
 The columns:
 
@@ -35,6 +36,8 @@ The columns:
 - `test_loss`, `test_accuracy`: at that step.
 - `curve`: steps, seconds, megabytes and validation loss at each validation.
 - `compile_seconds`: of JAX's step, before the clock starts.
+- `dense_difference`: the largest difference of the dense losses of both frameworks, if the command
+  that measured the row compared them.
 
 A run replaces the rows of the same method, task, seed, number of hosts and rate. Runs that are in
 the file, made at the same commit, are not repeated: a command that was interrupted goes on.
@@ -55,7 +58,7 @@ from benchmarks.common.pages import REPOSITORY, markdown, write_between, write_r
 from benchmarks.common.torch_python import runnable
 from benchmarks.hosts.namespaces import bits_per_second, missing, network
 from benchmarks.time_to_accuracy.measure import check_same_losses, run
-from benchmarks.time_to_accuracy.methods import METHODS, Method, chosen
+from benchmarks.time_to_accuracy.methods import METHODS, Method, chosen, fits
 from benchmarks.time_to_accuracy.plot import plot
 from benchmarks.time_to_accuracy.specification import PART_STEPS
 from benchmarks.time_to_accuracy.table import RESULTS, headline, row, table
@@ -120,10 +123,11 @@ def measure_all(options: Options) -> list[str]:
     pythons = {"jax": sys.executable, "torch": str(options.torch_python)}
     for workers in options.workers:
         runs = runs_of(options, methods, workers, environment()["commit"])
+        differences: dict[str, str] = {}
         with network(workers) as hosts:
             for task in dict.fromkeys(task for task, *_, one in runs if one.framework == "torch"):
                 try:
-                    check_same_losses(task, hosts, pythons)
+                    differences[task] = f"{check_same_losses(task, hosts, pythons):.1e}"
                 except (RuntimeError, TimeoutError) as error:
                     failed.append(f"PyTorch's runs of {task} are left out: {error}")
                     runs = [run for run in runs if (run[0], run[2].framework) != (task, "torch")]
@@ -137,6 +141,7 @@ def measure_all(options: Options) -> list[str]:
                     print(failed[-1], file=sys.stderr, flush=True)
                 else:
                     about = {key: about[key] for key in ("machine", "device", "commit", "command")}
+                    about["dense_difference"] = differences.get(task, "")
                     RESULTS.save([each | about for each in found])
     return failed
 
@@ -152,10 +157,13 @@ def runs_of(
     return [
         (task, seed, method)
         for task, seed, method in itertools.product(tasks, range(options.seeds), methods)
-        if options.again
-        or not all(
-            RESULTS.measured(row(task, method, "", workers, rate, seed), commit)
-            for rate in options.rate
+        if fits(method, TASKS[task])
+        and (
+            options.again
+            or not all(
+                RESULTS.measured(row(task, method, "", workers, rate, seed), commit)
+                for rate in options.rate
+            )
         )
     ]
 

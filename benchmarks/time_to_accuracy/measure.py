@@ -8,6 +8,7 @@ import numpy as np
 from benchmarks.common.results import Row
 from benchmarks.hosts.host_processes import HostProcesses
 from benchmarks.hosts.namespaces import FULL_SPEED, Network, bits_per_second
+from benchmarks.time_to_accuracy.ddp import Ddp, fastest
 from benchmarks.time_to_accuracy.methods import DENSE, METHODS, Method, expression
 from benchmarks.time_to_accuracy.specification import PART_STEPS, Specification
 from benchmarks.time_to_accuracy.table import row
@@ -15,7 +16,8 @@ from benchmarks.time_to_accuracy.tasks import TASKS
 
 LARGEST_DIFFERENCE = 1e-3  # of the dense losses in both frameworks
 # The runs that are timed again at the slowest rate, from the first step to the last.
-CHECKED_SEED, CHECKED = 0, ("dense()", "error_feedback(int4())")
+CHECKED_SEED = 0
+CHECKED = ("DDP, dense", "DDP, PowerSGD hook, rank 4", "error_feedback(int4())")
 
 
 def run(
@@ -128,8 +130,8 @@ def results(
     }
 
 
-def check_same_losses(task: str, hosts: Network, pythons: Mapping[str, str]) -> None:
-    """RuntimeError unless dense training has the same losses in both frameworks."""
+def check_same_losses(task: str, hosts: Network, pythons: Mapping[str, str]) -> float:
+    """The largest difference of the dense losses of both frameworks; RuntimeError if too large."""
     hosts.shape(FULL_SPEED)
     losses, steps = [], TASKS[task].checked_steps
     for method in [each for each in METHODS if each.label == DENSE[each.framework]]:
@@ -143,11 +145,14 @@ def check_same_losses(task: str, hosts: Network, pythons: Mapping[str, str]) -> 
             f"{task}: the dense losses of PyTorch and JAX differ by {largest:.2e} over the first"
             f" {steps} steps, more than {LARGEST_DIFFERENCE}: they do not train the same."
         )
+    return largest
 
 
 def processes_of(
-    task: str, method: Method, seed: int, hosts: Network, python: str
+    task: str, method: Method, seed: int, hosts: Network, python: str, ddp: Ddp | None = None
 ) -> HostProcesses:
-    """The workers of one run."""
+    """The workers of one run; PyTorch's DDP with the fastest settings, or with these."""
+    ddp = ddp or fastest(task, method.name)
+    specification = Specification(task, tuple(method), seed, ddp)
     module = f"benchmarks.time_to_accuracy.{method.framework}_worker"
-    return HostProcesses(hosts, python, module, Specification(task, tuple(method), seed).text())
+    return HostProcesses(hosts, python, module, specification.text())

@@ -31,6 +31,8 @@ METHODS = [
     Method("jax", "error_feedback(power_sgd(2))"),
     Method("torch", "DDP, PowerSGD hook, rank 2"),
     Method("torch", "DDP, PowerSGD hook, rank 4"),
+    Method("torch", "DDP, PowerSGD hook, embeddings dense, rank 4"),
+    Method("torch", "DDP, PowerSGD hook, half precision, rank 4"),
     Method("jax", "error_feedback(power_sgd(4))"),
     Method("jax", "error_feedback(power_sgd(4, inner=int4()))"),
     Method("jax", "error_feedback(block_top_k(0.05, inner=qsgd(8)))"),
@@ -42,6 +44,11 @@ METHODS = [
     Method("jax", "error_feedback(int4())", period=10),
 ]
 DENSE = {"jax": "dense()", "torch": "DDP, dense"}
+
+
+def fits(method: Method, task: Task) -> bool:
+    """Whether the method differs from all others on this task."""
+    return task.embeddings or "embeddings dense" not in method.name
 
 
 def chosen(only: Sequence[str]) -> list[Method]:

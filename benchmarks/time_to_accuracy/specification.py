@@ -3,6 +3,8 @@
 import json
 from typing import NamedTuple
 
+from benchmarks.time_to_accuracy.ddp import Ddp
+
 # Training is timed in parts of so many steps. Methods with periods average once in each part.
 PART_STEPS = 10
 
@@ -13,6 +15,7 @@ class Specification(NamedTuple):
     task: str  # of TASKS
     method: tuple[str, ...]  # the fields of a Method
     seed: int
+    ddp: Ddp  # of PyTorch's methods
 
     def text(self) -> str:
         """One line, for `read`."""
@@ -21,5 +24,5 @@ class Specification(NamedTuple):
     @classmethod
     def read(cls, text: str) -> "Specification":
         """The run of a line that `text` wrote."""
-        task, method, seed = json.loads(text)
-        return cls(task, tuple(method), seed)
+        task, method, seed, ddp = json.loads(text)
+        return cls(task, tuple(method), seed, Ddp(*ddp))

@@ -3,27 +3,34 @@
 from collections.abc import Callable
 
 import torch
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
+    fp16_compress_hook,
+    fp16_compress_wrapper,
+)
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.network.torch_top_k import TopK
+from benchmarks.time_to_accuracy.ddp import Ddp
 from benchmarks.time_to_accuracy.methods import Method
 
 # (inputs, labels) -> loss of this worker; afterwards `.grad` holds what the optimizer takes.
 Backward = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 DENSITY = 0.05
+# The hook compresses an array of (n, m) if ``n m / (n + m)`` is above its rate times its rank. That
+# is at most 52 for the embeddings and the last layer of the tasks, and at least 64 for the others.
+_RATE_OF_EMBEDDINGS = 56
 
 
-def averaged(method: Method, model: torch.nn.Module, embeddings: bool) -> Backward:
-    """The backward pass of `method`, at the best settings that we found for it."""
+def averaged(method: Method, model: torch.nn.Module, embeddings: bool, ddp: Ddp) -> Backward:
+    """The backward pass of `method`."""
     if method.period is not None:
         return _backward(model, set_to_none=True)
     if method.name.startswith("top-k"):
         return _top_k(model, embeddings)
-    return _ddp(method.name, model)
+    return _ddp(method.name, model, ddp)
 
 
 def averages_of_parameters(method: Method, model: torch.nn.Module) -> Callable[[], None]:
@@ -45,23 +52,30 @@ def _backward(model: torch.nn.Module, set_to_none: bool) -> Backward:
     return backward
 
 
-def _ddp(method: str, model: torch.nn.Module) -> Backward:
-    # The statistics of BatchNorm stay local, which sends less than DDP's default. The PowerSGD hook
-    # gets one bucket: those of several mix up their all-reduces over gloo, and the run aborts.
+def _ddp(method: str, model: torch.nn.Module, settings: Ddp) -> Backward:
+    # The statistics of BatchNorm stay local, which sends less than DDP's default.
+    megabytes = sum(4 * x.numel() for x in model.parameters()) / 2**20
     wrapped = DistributedDataParallel(
         model,
         gradient_as_bucket_view=True,
         broadcast_buffers=False,
-        bucket_cap_mb=1000 if "PowerSGD" in method else None,
+        bucket_cap_mb=None if settings.buckets is None else megabytes / settings.buckets,
     )
     if "fp16" in method:
         wrapped.register_comm_hook(None, fp16_compress_hook)
     if "PowerSGD" in method:
         # DDP rebuilds its buckets after the first step, so the error memory starts with the second.
         rank = int(method.rsplit(maxsplit=1)[1])
-        state = PowerSGDState(None, rank, start_powerSGD_iter=2, min_compression_rate=2)
-        wrapped.register_comm_hook(state, powerSGD_hook)
-    return _backward(wrapped, set_to_none=False)  # gradients are views of DDP's buckets
+        state = PowerSGDState(
+            None,
+            rank,
+            start_powerSGD_iter=2,
+            min_compression_rate=_RATE_OF_EMBEDDINGS / rank if "embeddings" in method else 2,
+            batch_tensors_with_same_shape=settings.batched,
+        )
+        hook = fp16_compress_wrapper(powerSGD_hook) if "half" in method else powerSGD_hook
+        wrapped.register_comm_hook(state, hook)
+    return _backward(wrapped, settings.set_to_none)
 
 
 def _top_k(model: torch.nn.Module, embeddings: bool) -> Backward:

@@ -53,7 +53,7 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
     scheduled = [float(schedule(step)) for step in range(task.most_steps)]
     rates = itertools.chain(scheduled, itertools.repeat(scheduled[-1]))
     optimizer = make_optimizer(model, config)
-    backward = averaged(method, model, task.embeddings)
+    backward = averaged(method, model, task.embeddings, specification.ddp)
     average_parameters = averages_of_parameters(method, model)
 
     def train(steps: int) -> dict[str, Any]:

@@ -172,8 +172,17 @@ def test_rows_of_two_axes_are_in_the_order_of_their_names(axes):
     np.testing.assert_array_equal(jax.jit(step)(rows), rows.swapaxes(0, 1))
 
 
-# In signs, longer than needed whatever the route and the number of workers.
-GRADIENT = np.zeros(4 * 32 * LONG + 5, np.float32)
+# Signs of this gradient are long messages whatever the route and the number of workers, where
+# messages are long from so many words on.
+FEW_WORDS = 1024
+GRADIENT = np.zeros(4 * 32 * FEW_WORDS + 5, np.float32)
+
+
+@pytest.fixture
+def few_words_are_long(monkeypatch):
+    """Whole gradients of long messages take the tests seconds each."""
+    for name in ("LEAST_BYTES", "LEAST_ROW_BYTES"):
+        monkeypatch.setattr(f"jaxcompress.collectives.long_messages.{name}", 4 * FEW_WORDS)
 
 
 def traced_with(compressor, workers, how="shard_map"):
@@ -197,6 +206,7 @@ def traced_with(compressor, workers, how="shard_map"):
     ],
     ids=str,
 )
+@pytest.mark.usefixtures("few_words_are_long")
 def test_schemes_have_the_same_bits_by_both_ways(compressor, workers, expected, join_processes):
     updates = random_updates(1, GRADIENT, workers)
     plain, found = run(compressor, updates, ()), traced_with(compressor, workers)
@@ -209,6 +219,7 @@ def test_schemes_have_the_same_bits_by_both_ways(compressor, workers, expected, 
 
 
 @pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.usefixtures("few_words_are_long")
 def test_virtual_workers_send_nothing_and_have_the_same_bits(workers, join_processes):
     updates = random_updates(1, GRADIENT, workers)
     plain = run(two_phase(sign()), updates, (), how="vmap")

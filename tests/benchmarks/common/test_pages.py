@@ -53,6 +53,7 @@ NOTHING_MEASURED = {
     "compiled": {"platform": ("none",)},
     "compiled_sharded": {"platform": ("none",)},
     "convergence": {"only": ("table",)},
+    "ddp_settings": {"measure": False},
     "distortion": {"task": ("none",)},
     "faults": {"measure": False},
     "gpu": {"minutes": 0, "any_device": True},

@@ -33,6 +33,7 @@ def test_a_figure_with_labelled_workers_is_written(tmp_path):
     ("method", "twin"),
     [
         ("DDP, dense", "dense()"),
+        ("PeriodicModelAverager, once in 10 steps", "dense(), once in 10 steps"),
         ("DDP, fp16 hook", "error_feedback(cast('bfloat16'))"),
         ("DDP, PowerSGD hook, rank 2", "error_feedback(power_sgd(2))"),
         ("top-k 1 %, all-gather", "error_feedback(top_k(0.01))"),

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import pytest
 
 import jaxcompress
-from benchmarks.time_to_accuracy.methods import DENSE, METHODS, chosen, expression
+from benchmarks.time_to_accuracy.methods import DENSE, METHODS, chosen, expression, fits
 from benchmarks.time_to_accuracy.tasks import TASKS, config_of
 
 OWN = [method for method in METHODS if method.framework == "jax"]
@@ -47,3 +47,12 @@ def test_filters_see_framework_and_name():
 @pytest.mark.parametrize("method", [each for each in METHODS if each.framework == "torch"])
 def test_methods_of_pytorch_have_no_expression(method):
     assert expression(method, TASKS["transformer 4M"]) == ""
+
+
+def test_a_task_without_embeddings_needs_no_method_that_keeps_them_dense():
+    left_out = {
+        name: [each for each in METHODS if not fits(each, task)] for name, task in TASKS.items()
+    }
+    assert left_out["transformer 4M"] == []
+    (method,) = left_out["CNN on MNIST"]
+    assert method.name == "DDP, PowerSGD hook, embeddings dense, rank 4"

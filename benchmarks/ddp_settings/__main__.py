@@ -1,0 +1,174 @@
+"""With which settings is PyTorch's DDP the fastest? The other benchmarks give it those.
+
+    sudo .venv/bin/python -m benchmarks.ddp_settings --torch-python PATH/bin/python     half an hour
+    python -m benchmarks.ddp_settings --no-measure                        the table of the file
+
+    --task CNN 0.4M                  tasks of `benchmarks.time_to_accuracy`
+    --rate 100mbit 1gbit             rates of the links
+
+Two hosts train each task by each of DDP's methods, from the same parameters on the same batches, as
+`benchmarks.time_to_accuracy` does, but for some steps only. The settings take turns, in another
+order in each round. They are
+
+- the number of DDP's buckets: with more, their averages begin earlier in the backward pass;
+- whether gradients are set to None between steps, or cleared;
+- for the PowerSGD hook of rank 4, whether it orthogonalizes matrices of one shape together.
+
+`step_ms` is the median over parts of 10 steps, of all rounds. The fastest setting of a method is
+that with the least product of its times at all rates.
+"""
+
+import dataclasses
+import itertools
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import tyro
+
+from benchmarks.common.environment import environment
+from benchmarks.common.filters import check_filters, matches
+from benchmarks.common.pages import REPOSITORY, markdown, write_between
+from benchmarks.common.results import Results, Row, position
+from benchmarks.common.torch_python import lacking
+from benchmarks.hosts.host_processes import HostProcesses
+from benchmarks.hosts.namespaces import FULL_SPEED, Network, bits_per_second, missing, network
+from benchmarks.time_to_accuracy.ddp import Ddp
+from benchmarks.time_to_accuracy.measure import processes_of
+from benchmarks.time_to_accuracy.methods import METHODS, Method
+from benchmarks.time_to_accuracy.specification import PART_STEPS
+from benchmarks.time_to_accuracy.tasks import TASKS
+
+PAGE = REPOSITORY / "docs" / "performance.md"
+IN_BUCKETS = [Ddp(), Ddp(set_to_none=True), Ddp(4), Ddp(16), Ddp(64)]
+IN_ONE = [Ddp(1), Ddp(1, batched=True)]
+TRIED = {
+    method: IN_ONE if "PowerSGD" in method.name else IN_BUCKETS
+    for method in METHODS
+    if method.framework == "torch"
+    and method.name.startswith("DDP")
+    and not any(words in method.name for words in ("embeddings", "half", "rank 2"))
+}
+
+
+def _order(row: Row) -> tuple:
+    settings = [*map(str, IN_BUCKETS), *map(str, IN_ONE)]
+    return (
+        position(list(TASKS), row["task"]),
+        position([method.name for method in TRIED], row["method"]),
+        position(settings, row["settings"]),
+        -bits_per_second(row["rate"]),
+    )
+
+
+RESULTS = Results("ddp_settings.csv", ("task", "method", "settings", "rate"), _order)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What is measured."""
+
+    measure: bool = True
+    task: tuple[str, ...] = ()  # tasks that contain one of these texts; without any, all
+    rate: tuple[str, ...] = ("1gbit", "100mbit")
+    # The Python of an environment with PyTorch and this package's extra "train".
+    torch_python: Path | None = None
+    parts: int = 2  # timed in each round and at each rate, of 10 steps each
+    rounds: int = 1
+
+    def __post_init__(self) -> None:
+        """ValueError for an invalid task, rate or number."""
+        for rate in self.rate:
+            bits_per_second(rate)
+        check_filters(self.task, TASKS, "task")
+        if self.parts < 1 or self.rounds < 1:
+            raise ValueError(
+                f"parts and rounds must be at least 1; got {self.parts} and {self.rounds}."
+            )
+
+
+def main(options: Options) -> int:
+    """Times every method with all settings; saves after each."""
+    if options.measure and (lacks := missing()):
+        print(f"benchmarks.ddp_settings needs {'; and '.join(lacks)}.", file=sys.stderr)
+        return 2
+    if options.measure and (lacks := lacking(options.torch_python, "jaxcompress", "train")):
+        print(f"benchmarks.ddp_settings needs PyTorch: {lacks}.", file=sys.stderr)
+        return 2
+    if options.measure:
+        with network(2) as hosts:
+            for task, method in itertools.product(TASKS, TRIED):
+                if matches(task, options.task):
+                    about = environment()  # the workers import the code as it is now
+                    about = {key: about[key] for key in ("machine", "device", "commit", "command")}
+                    rows = measure(task, method, hosts, options)
+                    RESULTS.save([row | about for row in rows])
+    if rows := RESULTS.read():
+        print(markdown(table(rows)))
+        write_between(PAGE, "ddp_settings", markdown(table(rows)))
+    return 0
+
+
+def measure(task: str, method: Method, hosts: Network, options: Options) -> list[Row]:
+    """The rows of one method, one for each choice of settings and rate."""
+    found: dict[tuple[Ddp, str], list[float]] = {}
+    about = {}
+    tried = TRIED[method]
+    for turn, place in itertools.product(range(options.rounds), range(len(tried))):
+        settings = tried[(turn + place) % len(tried)]
+        hosts.shape(FULL_SPEED)
+        with processes_of(task, method, 0, hosts, str(options.torch_python), settings) as processes:
+            about = processes.ready()
+            processes.measure("train", 0, 1)  # the steps in which DDP rebuilds its buckets
+            for rate in options.rate:
+                hosts.shape(rate)
+                ms = timed(processes, options.parts)
+                found.setdefault((settings, rate), []).extend(ms)
+    rows = []
+    for (settings, rate), ms in found.items():
+        row = {"task": task, "method": method.name, "settings": str(settings), "rate": rate}
+        row |= {"step_ms": f"{statistics.median(ms):.2f}", "rounds": options.rounds}
+        row |= {"parts": options.parts, "version": about["version"], "python": about["python"]}
+        print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+        rows.append(row)
+    return rows
+
+
+def timed(processes: HostProcesses, parts: int) -> list[float]:
+    """The time of a step in each part, in ms."""
+    return [ms / PART_STEPS for ms in processes.measure("train", 0, parts).ms]
+
+
+def fastest(rows: Sequence[Row], task: str, method: str) -> Ddp:
+    """The settings with the least product of the times at all rates."""
+    mine = [row for row in rows if (row["task"], row["method"]) == (task, method)]
+    times: dict[str, float] = {}
+    for row in mine:
+        before = times.get(row["settings"], 1.0)
+        times[row["settings"]] = before * float(row["step_ms"])
+    least = min(times, key=lambda name: times[name])
+    return next(one for one in [*IN_BUCKETS, *IN_ONE] if str(one) == least)
+
+
+def table(rows: Sequence[Row]) -> list[Row]:
+    """A line per task and method: its fastest settings, and ms of a step with them and without."""
+    lines = []
+    for task, method in dict.fromkeys((row["task"], row["method"]) for row in rows):
+        best = str(fastest(rows, task, method))
+        plain = str(IN_ONE[0] if "PowerSGD" in method else IN_BUCKETS[0])
+        line = {"task": task, "method": method, "fastest settings": best}
+        for rate in dict.fromkeys(row["rate"] for row in rows):
+            step = {
+                row["settings"]: float(row["step_ms"])
+                for row in rows
+                if (row["task"], row["method"], row["rate"]) == (task, method, rate)
+            }
+            if step:
+                line[f"{rate}: ms, and by default"] = f"{step[best]:.1f} ({step[plain]:.1f})"
+        lines.append(line)
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Options, description=__doc__)))
