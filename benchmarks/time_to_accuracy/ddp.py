@@ -22,7 +22,21 @@ class Ddp(NamedTuple):
 
 
 # The fastest of `benchmarks.ddp_settings`, whose `fastest` finds it in the file of results.
-FASTEST: dict[tuple[str, str], Ddp] = {}
+_BATCHED = Ddp(1, batched=True)
+FASTEST = {
+    ("transformer 0.4M", "DDP, dense"): Ddp(16),
+    ("transformer 0.4M", "DDP, fp16 hook"): Ddp(4),
+    ("transformer 0.4M", "DDP, PowerSGD hook, rank 4"): _BATCHED,
+    ("transformer 4M", "DDP, dense"): Ddp(16),
+    ("transformer 4M", "DDP, fp16 hook"): Ddp(16),
+    ("transformer 4M", "DDP, PowerSGD hook, rank 4"): Ddp(1),
+    ("CNN on MNIST", "DDP, dense"): Ddp(64),
+    ("CNN on MNIST", "DDP, fp16 hook"): Ddp(16),
+    ("CNN on MNIST", "DDP, PowerSGD hook, rank 4"): Ddp(1),
+    ("resnet20 on CIFAR-10", "DDP, dense"): Ddp(16),
+    ("resnet20 on CIFAR-10", "DDP, fp16 hook"): Ddp(64),
+    ("resnet20 on CIFAR-10", "DDP, PowerSGD hook, rank 4"): _BATCHED,
+}
 
 
 def fastest(task: str, method: str) -> Ddp:

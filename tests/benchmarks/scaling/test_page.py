@@ -1,5 +1,6 @@
 """The page of the scaling model."""
 
+from benchmarks.common.results import read_csv
 from benchmarks.scaling import page
 
 
@@ -54,3 +55,9 @@ def test_all_checks_in_a_sentence():
         "Over all 3 averages the model was 20 % off in the median for communication (at worst"
         " +30 %), and 12 % with compression included (at worst −20 %)."
     )
+
+
+def test_the_model_is_beside_the_averages_that_the_network_page_shows():
+    commits = dict.fromkeys(row["commit"] for row in read_csv("network.csv"))
+    checked = {row["network_commit"] for row in read_csv("scaling_checks.csv")}
+    assert checked == {" ".join(commits)}, "run: python -m benchmarks.scaling"
