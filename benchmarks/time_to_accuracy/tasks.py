@@ -61,7 +61,7 @@ TASKS = {
         target=1.2,
         check_every=100,
         most_steps=2000,
-        # Where BatchNorm and ReLU meet, what one framework rounds otherwise doubles in every step.
+        # Where BatchNorm and ReLU meet, differences of rounding grow quickly.
         checked_steps=10,
     ),
 }
