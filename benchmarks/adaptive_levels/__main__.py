@@ -3,7 +3,7 @@
     python -m benchmarks.adaptive_levels                     three tasks, three seeds: 2 hours
     python -m benchmarks.adaptive_levels --task transformer  some tasks; other rows stay
     python -m benchmarks.adaptive_levels --seeds 100         the seed with which rules were set
-    python -m benchmarks.adaptive_levels --task              the table of the file
+    python -m benchmarks.adaptive_levels --no-measure        the table of the file
     python -m benchmarks.adaptive_levels --over-time         the levels of one seed, drawn
 
 Four workers train a model whose compressor has a weak and a strong level: alone, and under each
@@ -56,6 +56,7 @@ RESULTS = Results("adaptive_levels.csv", ("task", "rule", "seed"), _order)
 class Options:
     """Which runs."""
 
+    measure: bool = True
     task: tuple[str, ...] = tuple(TASKS)
     seeds: tuple[int, ...] = (0, 1, 2)
     over_time: bool = False  # the levels of the first seed, into adaptive_levels_over_time.csv
@@ -74,7 +75,7 @@ def main(options: Options) -> None:
             over_time.measure(task, options.seeds[0], about)
         print(over_time.draw())
         return
-    for seed in options.seeds:
+    for seed in options.seeds if options.measure else ():
         for task in options.task:
             for run in runs(task, seed):
                 if not RESULTS.measured(run._asdict(), about["commit"]):

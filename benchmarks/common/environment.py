@@ -24,23 +24,25 @@ def environment() -> dict[str, str]:
         "device": jax.devices()[0].device_kind,
         "python": platform.python_version(),
         "jax": importlib.metadata.version("jax"),
-        "commit": _commit(),
+        "commit": commit(),
         "command": command(sys.argv),
     }
 
 
 def command(arguments: Sequence[str]) -> str:
-    """The command line of a module that runs with these ``sys.argv``.
-
-    It does not name the place of PyTorch on this machine.
-    """
+    """The command line of a module that runs with these ``sys.argv``."""
     program = Path(arguments[0])
     if program.is_relative_to(REPOSITORY):
         module = program.parent if program.name == "__main__.py" else program.with_suffix("")
         words = ["python", "-m", ".".join(module.relative_to(REPOSITORY).parts)]
     else:
         words = [program.name]
-    line = shlex.join([*words, *arguments[1:]])
+    return line_of([*words, *arguments[1:]])
+
+
+def line_of(words: Sequence[str]) -> str:
+    """The words of a command in one line, without the place of PyTorch on this machine."""
+    line = shlex.join(words)
     return re.sub(r"--torch[-_]python[= ]\S+", "--torch-python PATH/bin/python", line)
 
 
@@ -55,13 +57,13 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit, marked ``-dirty`` if a file differs that no benchmark writes."""
-    commit = _git("rev-parse", "--short", "HEAD").stdout.strip()
+    found = _git("rev-parse", "--short", "HEAD").stdout.strip()
     changed = _git(
         "diff", "--quiet", "HEAD", "--", ".", ":!benchmarks/results", ":!README.md", ":!docs"
     ).returncode
-    return f"{commit}{'-dirty' if changed else ''}" if commit else "unknown"
+    return f"{found}{'-dirty' if changed else ''}" if found else "unknown"
 
 
 def _git(*arguments: str) -> subprocess.CompletedProcess[str]:

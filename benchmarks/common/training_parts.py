@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import optax
 
-import jaxcompress
-from jaxcompress.distributed.virtual import AnyMesh
 from train.config import Config
 from train.data.batches import steps_per_epoch, train_batches
 from train.data.dataset import Batch, Dataset
@@ -22,7 +20,7 @@ class TrainingParts(NamedTuple):
 
     dataset: Dataset  # its evaluations are of the validation split
     model: nn.Module
-    params: Any  # on the mesh, as is `extra`
+    params: Any  # on this process's device, as is `extra`
     extra: Any  # running statistics
     schedule: optax.Schedule
     example: Batch  # the rows of the first batch that this process reads
@@ -30,9 +28,9 @@ class TrainingParts(NamedTuple):
 
 
 def training_parts(
-    config: Config, mesh: AnyMesh, total_steps: int | None = None, rank: int = 0, processes: int = 1
+    config: Config, total_steps: int | None = None, rank: int = 0, processes: int = 1
 ) -> TrainingParts:
-    """The parts of a run on `mesh`; without `total_steps` it is as long as `config` says."""
+    """The parts of a run; without `total_steps` it is as long as `config` says."""
     dataset = load_dataset(config.dataset, None, config.context, "validation")
     example = next(train_batches(dataset, config.batch_size, config.seed, rank, processes))
     model = build_model(
@@ -41,7 +39,7 @@ def training_parts(
         example["inputs"].shape[1:],
         transformer_size=config.transformer_size,
     )
-    params, extra = jaxcompress.replicate(init_model(model, example, config.seed), mesh)
+    params, extra = init_model(model, example, config.seed)
     per_epoch = steps_per_epoch(dataset, config.batch_size)
     schedule = make_schedule(config, per_epoch, total_steps or round(config.epochs * per_epoch))
     batches = train_batches(dataset, config.batch_size, config.seed, rank, processes)

@@ -4,12 +4,12 @@
     python -m benchmarks.compiled --platform cpu --workers 8 64 --only dense two_phase
     python -m benchmarks.compiled --platform tpu --workers 8 --bucket-mib 16
     python -m benchmarks.compiled --platform gpu --workers 8 --only dense block_max
-    python -m benchmarks.compiled --platform none      tables, plots and docs/hosts.md of the files
+    python -m benchmarks.compiled --no-measure         tables, plots and docs/hosts.md of the files
 
-The programs are for 8 to 256 TPU chips, 8 and 16 H100, 8 B200, and 8 to 64 CPU workers. Programs
-that are in the file are skipped. TPU programs need libtpu, but no TPU: ``pip install "jax[tpu]"``
-in its own environment. GPU programs need ``pip install "jax[cuda12]"``, but no GPU. Without them
-they are left out. The columns:
+The programs are for 8 to 256 TPU chips, 8 and 16 H100 and B200, and 8 to 64 CPU workers. Programs
+that the file has of this commit are skipped, and tables compare rows of one commit. TPU programs
+need libtpu, but no TPU: ``pip install "jax[tpu]"`` in its own environment. GPU programs need ``pip
+install "jax[cuda12]"``, but no GPU. Without them they are left out. The columns:
 
 - `requested_bytes`, `wire_bytes`: what one worker sends per step with ring collectives, counted in
   the jaxpr and in the compiled program. The printed table has how many times less than dense that
@@ -35,11 +35,11 @@ import time
 import jax
 import tyro
 
-from benchmarks.common.environment import environment
+from benchmarks.common.environment import commit, environment
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
-from benchmarks.compiled.cases import PROGRAMS, SCHEDULES, Options, chosen
+from benchmarks.compiled.cases import PROGRAMS, SCHEDULES, Options, chosen, prepare
 from benchmarks.compiled.measure import compile_case, schedule_row
-from benchmarks.compiled.plot import plot_bytes, plot_schedule
+from benchmarks.compiled.plot import WITH_BYTES, plot_bytes, plot_schedule
 from benchmarks.compiled.table import growth, launches, starts, table
 
 PAGE = REPOSITORY / "docs" / "hosts.md"
@@ -49,7 +49,9 @@ def main(options: Options) -> None:
     """Compiles one program after the other and saves after each, so that none is lost."""
     # With libtpu in this environment, JAX would look for chips.
     jax.config.update("jax_platforms", "cpu")
-    cases, about = chosen(options), environment()
+    cases = chosen(options, commit()) if options.measure else []
+    prepare(cases)
+    about = environment()
     for case in cases:
         begin = time.perf_counter()
         row, found = compile_case(case)
@@ -69,7 +71,7 @@ def _show(rows: list[dict[str, str]], schedule: list[dict[str, str]]) -> None:
         write_between(PAGE, "compiled", markdown(on_gpus))
     if in_buckets := starts(rows):
         write_between(PAGE, "compiled in buckets", markdown(in_buckets))
-    if rows:
+    if any(row["platform"] in WITH_BYTES for row in rows):
         print(plot_bytes(rows, PROGRAMS.picture))
     if on_tpus := [row for row in schedule if row["platform"] == "tpu"]:
         print(plot_schedule(on_tpus, SCHEDULES.picture))

@@ -2,18 +2,18 @@
 
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import jaxcompress
 from benchmarks.common.expressions import AT_SCALE
 from benchmarks.common.filters import check_filters, matches
-from benchmarks.common.results import Results, Row, position
+from benchmarks.common.results import Results, Row, is_of_commit, position
 from benchmarks.compiled import gpu, tpu
 
 SWEPT = AT_SCALE[:4]  # also with buckets and flags: one of each kind of collective
 CPU_WORKERS, TPU_WORKERS = (8, 16, 32, 64), (8, 256)
-GPU_WORKERS = {"h100": (8, 16), "b200": (8,)}
+GPU_WORKERS = {"h100": (8, 16), "b200": (8, 16)}
 WITH_BUCKETS = {("tpu", min(TPU_WORKERS)), ("h100", 8)}
 # On GPUs the number of kernels matters, so one of each kind of local work.
 ON_GPUS = [
@@ -41,7 +41,8 @@ class Case(NamedTuple):
 class Options:
     """Which programs."""
 
-    platform: tuple[Literal["cpu", "tpu", "gpu", "none"], ...] = ("cpu", "tpu", "gpu")
+    measure: bool = True
+    platform: tuple[Literal["cpu", "tpu", "gpu"], ...] = ("cpu", "tpu", "gpu")
     workers: tuple[int, ...] = ()  # without any: CPU_WORKERS, TPU_WORKERS and GPU_WORKERS
     # Compiles with the compressors that contain one of these texts; without any, with all.
     only: tuple[str, ...] = ()
@@ -52,29 +53,39 @@ class Options:
     def __post_init__(self) -> None:
         """ValueError for an invalid number, or a filter that no compressor matches."""
         check_filters(self.only, [*AT_SCALE, *ON_GPUS])
-        if any(one < 2 or one & (one - 1) for one in self.workers) or min(self.bucket_mib) <= 0:
+        if any(one < 2 or one & (one - 1) for one in self.workers):
+            raise ValueError(f"workers must be powers of two from 2 on; got {self.workers}.")
+        if "tpu" in self.platform and not set(self.workers) <= set(tpu.TOPOLOGIES):
             raise ValueError(
-                "workers must be powers of two from 2 on, and bucket_mib positive; got"
-                f" {self.workers} and {self.bucket_mib}."
+                f"workers of tpu must be some of {sorted(tpu.TOPOLOGIES)}; got {self.workers}."
             )
+        if any(one <= 0 for one in self.bucket_mib):
+            raise ValueError(f"bucket_mib must be positive; got {self.bucket_mib}.")
 
 
-def chosen(options: Options) -> list[Case]:
-    """The cases to compile.
-
-    It also creates the CPU workers, whose number is fixed once JAX uses a device.
-    """
-    done = set() if options.again else {case_of(row) for row in PROGRAMS.read()}
-    cases = [case for platform in options.platform for case in of_platform(platform, options)]
+def chosen(options: Options, commit: str) -> list[Case]:
+    """The cases to compile: without those that the file has of this commit."""
+    rows = [] if options.again else PROGRAMS.read()
+    done = {case_of(row) for row in rows if is_of_commit(row, commit)}
+    cases = [
+        case
+        for platform in options.platform
+        for case in of_platform(platform, options)
+        if case not in done and matches(case.compressor, options.only)
+    ]
     for kind, names in ((tpu, {"tpu"}), (gpu, set(gpu.CARDS))):
         if names & {case.platform for case in cases} and (lacks := kind.missing()):
             print(f"Left out: {lacks}", file=sys.stderr)
             cases = [case for case in cases if case.platform not in names]
+    return cases
+
+
+def prepare(cases: Sequence[Case]) -> None:
+    """What must come before JAX uses a device: XLA's flags, and the number of CPU workers."""
     if set(gpu.CARDS) & {case.platform for case in cases}:
         gpu.expect_a_slow_network()
     if cpu := [case.workers for case in cases if case.platform == "cpu"]:
         jaxcompress.virtual_cpu_workers(max(cpu))
-    return [case for case in cases if case not in done and matches(case.compressor, options.only)]
 
 
 def of_platform(platform: str, options: Options) -> Iterator[Case]:
@@ -83,7 +94,7 @@ def of_platform(platform: str, options: Options) -> Iterator[Case]:
     compressors = ON_GPUS if platform == "gpu" else AT_SCALE
     plain = [
         Case(machine, workers, compressor, "", "default")
-        for machine, numbers in machines.get(platform, {}).items()
+        for machine, numbers in machines[platform].items()
         for workers in options.workers or numbers
         for compressor in compressors
     ]

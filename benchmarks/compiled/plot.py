@@ -6,9 +6,10 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.common.plotting import save, worker_ticks
+from benchmarks.common.plotting import colour, save, worker_ticks
 from benchmarks.common.results import Row
 
+WITH_BYTES = ("cpu", "tpu")  # platforms
 OVERLAPPING, ALONE = "#1f5fa8", "#c4501b"
 
 
@@ -17,7 +18,7 @@ def plot_bytes(rows: Sequence[Row], path: Path) -> Path:
     plain = [
         row
         for row in rows
-        if not row["buckets"] and row["flags"] == "default" and row["platform"] in ("cpu", "tpu")
+        if not row["buckets"] and row["flags"] == "default" and row["platform"] in WITH_BYTES
     ]
     platforms = list(dict.fromkeys(row["platform"] for row in plain))
     figure = Figure(figsize=(1 + 4.4 * len(platforms), 5.4), layout="constrained")
@@ -26,8 +27,8 @@ def plot_bytes(rows: Sequence[Row], path: Path) -> Path:
     ):
         _bytes(axes, [row for row in plain if row["platform"] == platform])
         axes.set_title(f"compiled for {platform.upper()}s", fontsize=10)
-    handles = figure.axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", fontsize=7, ncols=2)
+    lines = {line.get_label(): line for axes in figure.axes for line in axes.get_lines()}
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", fontsize=7, ncols=2)
     figure.suptitle(
         "ResNet-50: MB that one worker sends per step, with ring collectives", fontsize=11
     )
@@ -67,6 +68,7 @@ def _bytes(axes: Axes, rows: list[Row]) -> None:
             [int(row["wire_bytes"]) / 1e6 for row in mine],
             f"o{style}",
             markersize=3,
+            color=colour(compressor),
             label=compressor,
         )
     axes.loglog()

@@ -7,7 +7,7 @@ from benchmarks.common.results import Row
 
 
 def table(rows: Iterable[Row]) -> list[Row]:
-    """Every program's columns, without the environment."""
+    """Every program's columns; without the environment, but the commit."""
     rows = list(rows)
     dense = {_place(row): row for row in rows if row["compressor"] == DENSE and _plain(row)}
     shown = []
@@ -34,7 +34,7 @@ def table(rows: Iterable[Row]) -> list[Row]:
                 if row.get("kernels") and beside
                 else "",
                 "loops": row.get("loops", ""),
-                **{key: row[key] for key in ("overlapping", "early", "backward_between")},
+                **{key: row[key] for key in ("overlapping", "early", "backward_between", "commit")},
             }
         )
     return shown
@@ -46,17 +46,18 @@ def growth(rows: Iterable[Row], fewest: int = 8) -> list[Row]:
     A ring's own factor ``(W-1)/W`` grows by 1.125 from 8 to 64 workers, for dense too. `of_dense`
     is without it.
     """
-    kept: dict[tuple[str, str], dict[int, Row]] = {}
+    kept: dict[tuple[str, str, str], dict[int, Row]] = {}
     for row in filter(_plain, rows):
-        kept.setdefault((row["platform"], row["compressor"]), {})[int(row["workers"])] = row
+        name = row["platform"], row["compressor"], row["commit"]
+        kept.setdefault(name, {})[int(row["workers"])] = row
 
     def times(mine, column):
         return int(mine[max(mine)][column]) / int(mine[fewest][column])
 
     complete = {name: mine for name, mine in kept.items() if fewest in mine and max(mine) > fewest}
     grown = []
-    for (platform, compressor), mine in complete.items():
-        dense = complete.get((platform, DENSE))
+    for (platform, compressor, commit), mine in complete.items():
+        dense = complete.get((platform, DENSE, commit))
         grown.append(
             {
                 "platform": platform,
@@ -88,6 +89,7 @@ def launches(rows: Iterable[Row]) -> list[Row]:
                 f"{float(row['temp_copies']) - float(beside['temp_copies']):.2f}"
             ),
             "seconds to compile": row["compile_s"],
+            "commit": row["commit"],
         }
         for row in plain
         if (beside := dense.get(_place(row)))
@@ -113,6 +115,7 @@ def starts(rows: Iterable[Row]) -> list[Row]:
             "copies of the gradients beyond dense": (
                 f"{float(row['temp_copies']) - float(dense[_place(row)]['temp_copies']):.2f}"
             ),
+            "commit": row["commit"],
         }
         for row in sorted(swept, key=lambda row: row["compressor"])
         if (*_place(row), row["compressor"]) in in_buckets and _place(row) in dense
@@ -123,5 +126,5 @@ def _plain(row: Row) -> bool:
     return not row["buckets"] and row["flags"] == "default"
 
 
-def _place(row: Row) -> tuple[str, str]:
-    return row["platform"], row["workers"]
+def _place(row: Row) -> tuple[str, str, str]:
+    return row["platform"], row["workers"], row["commit"]

@@ -2,11 +2,12 @@
 
     python -m benchmarks.compiled_sharded                      all programs: half an hour
     python -m benchmarks.compiled_sharded --platform h100 --workers 2 --only power_sgd
-    python -m benchmarks.compiled_sharded --platform none      the table in docs/sharding.md
+    python -m benchmarks.compiled_sharded --no-measure         the table in docs/sharding.md
 
 The programs are for 2 and 16 nodes of 8 H100, and for 16 rows of 16 chips of a TPU v5e slice. The
 model is sharded inside a node or a row, over the fast axis ``fsdp``, and nodes average gradients
-over the slow axis ``data``. `benchmarks.compiled` says what the compilers need. The columns:
+over the slow axis ``data``. `benchmarks.compiled` says what the compilers need.
+Programs that the file has of this commit are skipped. The columns:
 
 - `slow_…`, `fast_…`: what one device sends over an axis per step, with ring collectives, counted in
   the compiled program. A collective over both axes counts for both. The texts list executions,
@@ -42,7 +43,8 @@ def main(options: Options) -> int:
     """
     # With libtpu in this environment, JAX would look for chips.
     jax.config.update("jax_platforms", "cpu")
-    cases, about = chosen(options), environment()
+    about = environment()
+    cases = chosen(options, about["commit"]) if options.measure else []
     for case in cases:
         begin = time.perf_counter()
         mesh, flags = target(case)

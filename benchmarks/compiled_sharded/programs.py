@@ -37,26 +37,33 @@ class Case(NamedTuple):
 class Options:
     """Which programs."""
 
-    platform: tuple[Literal["h100", "v5e", "none"], ...] = ("h100", "v5e")
+    measure: bool = True
+    platform: tuple[Literal["h100", "v5e"], ...] = ("h100", "v5e")
     workers: tuple[int, ...] = ()  # without any, all of `MESHES`
     # Compiles with dense and the compressors that contain one of these texts; without any, all.
     only: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """ValueError for a filter that no compressor matches."""
+        """ValueError for another number of workers, or a filter that no compressor matches."""
         check_filters(self.only, COMPRESSORS)
+        known = {workers for platform in self.platform for workers, _ in MESHES[platform]}
+        if not set(self.workers) <= known:
+            raise ValueError(f"workers must be some of {sorted(known)}; got {self.workers}.")
 
 
-def chosen(options: Options) -> list[Case]:
-    """The cases to compile, dense first; those whose compiler is not installed are left out."""
+def chosen(options: Options, commit: str) -> list[Case]:
+    """The cases to compile, dense first: without those that the file has of this commit, and those
+    whose compiler is not installed.
+    """
     cases = [
         Case(platform, workers, devices, compressor)
         for platform in options.platform
-        for workers, devices in MESHES.get(platform, ())
+        for workers, devices in MESHES[platform]
         if not options.workers or workers in options.workers
         for compressor in COMPRESSORS
         if compressor == DENSE or matches(compressor, options.only)
     ]
+    cases = [case for case in cases if not PROGRAMS.measured(case._asdict(), commit)]
     for kind, platform in ((gpu, "h100"), (tpu, "v5e")):
         if any(case.platform == platform for case in cases) and (lacks := kind.missing()):
             print(f"Left out: {lacks}", file=sys.stderr)

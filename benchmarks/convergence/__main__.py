@@ -2,7 +2,7 @@
 
     python -m benchmarks.convergence                             everything: tens of minutes
     python -m benchmarks.convergence --task MNIST --only top_k   some; other rows stay
-    python -m benchmarks.convergence --only table                table and plot of the file
+    python -m benchmarks.convergence --no-measure                table and plot of the file
 
 The tasks of `benchmarks.common.training_tasks`, each trained for `STEPS` steps on 4 workers by SGD
 with momentum. All compressors use the learning rate of the dense run. Biased compressors run inside
@@ -63,21 +63,21 @@ PAGE = REPOSITORY / "docs" / "choosing.md"
 class Options:
     """Which tasks and compressors."""
 
+    measure: bool = True
     task: tuple[str, ...] = ()  # tasks that contain one of these texts; without any, all
-    # Compressors that contain one of these texts; without any, all. "table": none of them.
-    only: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()  # likewise for compressors
 
     def __post_init__(self) -> None:
         """ValueError for a filter that nothing matches."""
         check_filters(self.task, TASKS, "task")
-        check_filters(self.only, [*COMPRESSORS, "table"])
+        check_filters(self.only, COMPRESSORS)
 
 
 def main(options: Options) -> None:
     """Trains, saves after each run, and writes the table."""
     about = environment()
     texts = [text for text in COMPRESSORS if matches(text, options.only)]
-    for task in TASKS:
+    for task in TASKS if options.measure else ():
         if not matches(task, options.task):
             continue
         for text in texts:

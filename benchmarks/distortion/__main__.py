@@ -2,7 +2,7 @@
 
     python -m benchmarks.distortion                            all tasks; TFDS_DATA_DIR has the data
     python -m benchmarks.distortion --task MNIST --only qsgd   some; other rows stay
-    python -m benchmarks.distortion --task none                tables and plot of the file
+    python -m benchmarks.distortion --no-measure               tables and plot of the file
 
 The gradients are captured while small networks train (`benchmarks.distortion.captured_gradients`).
 Each compressor gets the gradients of one worker, without an error memory, and compresses every
@@ -121,19 +121,20 @@ SHOWN = [
 class Options:
     """Which gradients, and which compressors."""
 
+    measure: bool = True
     task: tuple[str, ...] = ()  # tasks that contain one of these texts; without any, all
     only: tuple[str, ...] = ()  # likewise for compressors
 
     def __post_init__(self) -> None:
         """ValueError for a filter that nothing matches."""
-        check_filters(self.task, [*TASKS, "none"], "task")
+        check_filters(self.task, TASKS, "task")
         check_filters(self.only, COMPRESSORS)
 
 
 def main(options: Options) -> None:
     """Measures, saves after each compressor, and writes the table."""
     about = environment()
-    for task in TASKS:
+    for task in TASKS if options.measure else ():
         if not matches(task, options.task):
             continue
         texts = [text for text in COMPRESSORS if matches(text, options.only)]

@@ -20,9 +20,10 @@ The steps:
 A step that runs when the time is over is stopped, and the next call goes on with it: `agreement`
 and `compression` skip the rows they have of this commit, training resumes from its checkpoint,
 `whole steps` starts anew, and compiled programs are kept in runs/compiled, unless
-JAX_COMPILATION_CACHE_DIR names another folder. Steps that ended, at this commit and on this device,
-are in results/gpu_steps.csv, with the seconds of their last call. They are not repeated, unless
-`--again` is given; a training run then needs another folder too (`--runs`).
+JAX_COMPILATION_CACHE_DIR names another folder. Steps that ended are in results/gpu_steps.csv, with
+their arguments and the seconds of their last call. Those that succeeded with the same arguments, at
+this commit and on this device, are not repeated, unless `--again` is given. A training run that is
+repeated, or has another length, needs another folder too (`--runs`).
 """
 
 import dataclasses
@@ -32,6 +33,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -41,7 +43,7 @@ from benchmarks.common.environment import environment
 from benchmarks.common.filters import check_filters, matches
 from benchmarks.common.pages import REPOSITORY, markdown
 from benchmarks.common.results import Row
-from benchmarks.gpu.steps import ENDED, NAMES, TRAINED, Step, command, steps
+from benchmarks.gpu.steps import ENDED, NAMES, TRAINED, Step, ended, steps, succeeded
 from benchmarks.gpu.table import write_tables
 
 # A step needs this long to start and to save something.
@@ -56,9 +58,9 @@ class Options:
 
     minutes: float = 9.0  # in which all steps of this call end or are stopped
     only: tuple[str, ...] = ()  # steps that contain one of these texts
-    again: bool = False  # starts the steps that have ended again
+    again: bool = False  # runs steps that have succeeded, too
     runs: Path = Path("runs/gpu")  # folder for checkpoints
-    epochs: int = 100  # of the training runs; for another length, other `runs` and `again`
+    epochs: int = 100  # of the training runs; another length needs other `runs`
     torch_python: Path | None = None  # the Python of an environment with PyTorch
     any_device: bool = False  # does not insist on a GPU
 
@@ -81,9 +83,9 @@ def main(options: Options) -> int:
         )
         return 2
     about, end, failed = environment(), time.monotonic() + 60 * options.minutes, []
-    for step in steps(options.runs, options.torch_python, options.epochs):
-        found = {"step": step.name, "device": about["device"]}
-        done = ENDED.measured(found, about["commit"]) and not options.again
+    all_steps = steps(options.runs, options.torch_python, options.epochs)
+    for step in all_steps:
+        done = succeeded(step, about) and not options.again
         if done or not matches(step.name, options.only):
             continue
         if end - time.monotonic() < LEAST_SECONDS + SECONDS_TO_STOP:
@@ -93,12 +95,14 @@ def main(options: Options) -> int:
         if code is None:
             print(f"== {step.name}: stopped; the next call goes on", flush=True)
             break
-        ENDED.save([found | {"seconds": f"{seconds:.0f}", "exit_status": code} | about])
-        failed += [step.name] if code else []
         if step.trains and not code:
-            TRAINED.save([found | json.loads(last_line) | {"epochs": options.epochs} | about])
+            summary = json.loads(last_line) | {"epochs": options.epochs}
+            TRAINED.save([{"step": step.name} | summary | about])
+        how = {"arguments": step.line, "seconds": f"{seconds:.0f}", "exit_status": code}
+        ENDED.save([{"step": step.name} | how | about])
+        failed += [step.name] if code else []
     write_tables()
-    print(markdown(progress(about["device"], about["commit"])))
+    print(markdown(progress(all_steps, about)))
     return 1 if failed else 0
 
 
@@ -106,17 +110,20 @@ def run(step: Step, seconds: float) -> tuple[int | None, float, str]:
     """The exit status of a step, its seconds, and its last line; None if it was stopped in time."""
     begin, last_line = time.monotonic(), ""
     with subprocess.Popen(
-        command(step), stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, env=_compile_once()
+        step.words, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, env=_compile_once()
     ) as process:
         alarm = _Alarm(process)
         signal.signal(signal.SIGALRM, alarm)
-        signal.setitimer(signal.ITIMER_REAL, max(1e-3, seconds))
-        assert process.stdout
-        for line in process.stdout:
-            print(line, end="", flush=True)
-            last_line = line
-        code = process.wait()
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        # Training writes a checkpoint at the first signal, and ends at once at the second.
+        signal.setitimer(signal.ITIMER_REAL, max(1e-3, seconds), SECONDS_TO_STOP)
+        try:
+            assert process.stdout
+            for line in process.stdout:
+                print(line, end="", flush=True)
+                last_line = line
+            code = process.wait()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
     return None if alarm.rang else code, time.monotonic() - begin, last_line
 
 
@@ -136,15 +143,15 @@ class _Alarm:
         self.process.terminate()
 
 
-def progress(device: str, commit: str) -> list[Row]:
+def progress(all_steps: Sequence[Step], about: Row) -> list[Row]:
     """A line per step: how it ended on this device at this commit, or that it is left."""
-    lines = {name: {"step": name, "ended": "left", "seconds": ""} for name in NAMES}
-    for row in ENDED.read():
-        if (row["device"], row["commit"]) == (device, commit):
-            status = row["exit_status"]
-            ended = "well" if status == "0" else f"with exit status {status}"
-            lines[row["step"]] |= {"ended": ended, "seconds": row["seconds"]}
-    return list(lines.values())
+    lines = []
+    for step in all_steps:
+        row = ended(step, about) or {"exit_status": None, "seconds": ""}
+        status = row["exit_status"]
+        how = {None: "left", "0": "well"}.get(status, f"with exit status {status}")
+        lines.append({"step": step.name, "ended": how, "seconds": row["seconds"]})
+    return lines
 
 
 if __name__ == "__main__":

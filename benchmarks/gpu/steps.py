@@ -4,7 +4,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.common.results import Results, Row, position
+from benchmarks.common.environment import line_of
+from benchmarks.common.results import Results, Row, is_of_commit, position
 
 # Compressors whose cost on GPUs is compared with PyTorch's, or with a wanted number of kernels.
 COMPARED = ["dense()", "top_k(0.01)", "block_max(128)", "qsgd(4)", "sign()", "power_sgd"]
@@ -17,8 +18,18 @@ class Step(NamedTuple):
     arguments: tuple[str, ...]  # of Python
     trains: bool = False  # its last line on standard output is the summary of a training run
 
+    @property
+    def words(self) -> list[str]:
+        """Of the command line."""
+        return [sys.executable, *self.arguments]
 
-def steps(runs: Path, torch_python: Path | None, epochs: int = 100) -> list[Step]:
+    @property
+    def line(self) -> str:
+        """What it does, as the file has it."""
+        return line_of(self.arguments)
+
+
+def steps(runs: Path, torch_python: Path | None, epochs: int) -> list[Step]:
     """All steps, the shortest first.
 
     Args:
@@ -54,18 +65,28 @@ def steps(runs: Path, torch_python: Path | None, epochs: int = 100) -> list[Step
     ]
 
 
-def command(step: Step) -> list[str]:
-    """The words of the command line."""
-    return [sys.executable, *step.arguments]
-
-
-NAMES = [step.name for step in steps(Path(), None)]
+NAMES = [step.name for step in steps(Path(), None, 1)]
 
 
 def _order(row: Row) -> tuple[str, int]:
     return row["device"], position(NAMES, row["step"])
 
 
-# A row per step that ended, and per training run that ended.
-ENDED = Results("gpu_steps.csv", ("step", "device"), _order)
+# A row per command that ended, and per training run that ended.
+ENDED = Results("gpu_steps.csv", ("arguments", "device"), _order)
 TRAINED = Results("gpu_training.csv", ("step", "device"), _order)
+
+
+def ended(step: Step, about: Row) -> Row | None:
+    """How the step ended on this device at this commit; None if it has not."""
+    identity = (step.line, about["device"], about["commit"])
+    for row in ENDED.read():
+        if (row["arguments"], row["device"], row["commit"]) == identity:
+            return row
+    return None
+
+
+def succeeded(step: Step, about: Row) -> bool:
+    """Whether the step need not run again: its code is that of the commit, and it did not fail."""
+    row = ended(step, about)
+    return row is not None and row["exit_status"] == "0" and is_of_commit(row, about["commit"])

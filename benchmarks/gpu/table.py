@@ -2,8 +2,9 @@
 training reached there.
 """
 
+from benchmarks.common import results
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
-from benchmarks.common.results import FOLDER, Row, read_csv
+from benchmarks.common.results import Row, read_csv
 from benchmarks.gpu.steps import TRAINED
 
 DATA = {"25M": "one matrix of 25 million entries", "resnet50": "161 arrays of a ResNet-50"}
@@ -19,7 +20,7 @@ def write_tables() -> None:
 
 def lines() -> list[Row]:
     """One row for each compressor, data set and GPU, from the local path's rows."""
-    files = sorted(FOLDER.glob("compression_nvidia*.csv"))
+    files = sorted(results.FOLDER.glob("compression_nvidia*.csv"))
     return [
         line(row) for file in files for row in read_csv(file.name) if row["stage"] == "local path"
     ]

@@ -50,8 +50,11 @@ COMPRESSORS = [
 ]
 FILE = Results(
     "gpu_whole_steps.csv",
-    ("compressor", "images", "device"),
-    lambda row: (row["device"], int(row["images"]), position(COMPRESSORS, row["compressor"])),
+    ("model", "pixels", "images", "compressor", "device"),
+    lambda row: (
+        *(row["device"], row["model"], int(row["pixels"]), int(row["images"])),
+        position(COMPRESSORS, row["compressor"]),
+    ),
 )
 
 
@@ -91,7 +94,8 @@ def main(options: Options) -> None:
         steps = dict(zip(texts, compiled, strict=True))
     timers = {text: lambda step=step: milliseconds(step.run) for text, step in steps.items()}
     times = in_turns(timers, options.repeats)
-    rows = [row(text, steps, times) | {"images": options.images} | about for text in texts]
+    setting = {name: getattr(options, name) for name in ("model", "pixels", "images")}
+    rows = [setting | row(text, steps, times) | about for text in texts]
     FILE.save(rows)
     print(markdown([{key: each[key] for key in each if key not in about} for each in rows]))
 

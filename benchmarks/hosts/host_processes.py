@@ -148,12 +148,14 @@ class HostProcesses:
             return [read.result() for read in reads]
 
     def _exit_report(self, rank: int) -> str:
-        """The exit code of a worker, and the end of its standard error."""
+        """The exit code of a worker, the last line of its standard error, and more of it."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._processes[rank].wait(timeout=10)
         code = self._processes[rank].returncode
         killed = ", possibly out of memory" if code == -signal.SIGKILL else ""
-        return f"with code {code}{killed}: {self._errors_of(rank).read_text()[-2000:]}"
+        said = self._errors_of(rank).read_text().rstrip()
+        last = said.rpartition("\n")[2]
+        return f"with code {code}{killed}: {last}\n{said[-2000:]}"
 
     def _errors_of(self, rank: int) -> Path:
         return Path(self._errors.name, str(rank))

@@ -1,7 +1,7 @@
 """Does a level for each array keep more of a gradient than one level, at as many bytes?
 
-    python -m benchmarks.layer_levels          three tasks: minutes; TFDS_DATA_DIR has the data
-    python -m benchmarks.layer_levels --task   the table of the file
+    python -m benchmarks.layer_levels                 three tasks: minutes (TFDS_DATA_DIR)
+    python -m benchmarks.layer_levels --no-measure    the table of the file
 
 Three small networks train for 300 steps. `jaxcompress.sensitivity` then chooses a level of `top_k`
 for each array, by the gradients of four batches. The errors are of four other batches, beside one
@@ -48,6 +48,7 @@ RESULTS = Results(
 class Options:
     """Which tasks."""
 
+    measure: bool = True
     task: tuple[str, ...] = tuple(TASKS)
 
     def __post_init__(self) -> None:
@@ -59,7 +60,7 @@ class Options:
 def main(options: Options) -> None:
     """Measures each task, and writes the table."""
     about = environment()
-    for name in options.task:
+    for name in options.task if options.measure else ():
         rows = measure(TASKS[name]())
         RESULTS.save([{"task": name} | row | about for row in rows])
     if rows := RESULTS.read():

@@ -2,7 +2,7 @@
 
     python -m benchmarks.learning_rates                  every rate with three seeds: hours
     python -m benchmarks.learning_rates --only cifar10   some; other rows stay
-    python -m benchmarks.learning_rates --only table     the page of the file
+    python -m benchmarks.learning_rates --no-measure     the page of the file
 
 Its siblings are the configs of the same data, model and optimizer (SGD, also as DGC).
 
@@ -32,19 +32,15 @@ from benchmarks.learning_rates.tuning import TUNINGS
 class Options:
     """Which rates, and with which seeds."""
 
+    measure: bool = True
     # All of them if none is named.
-    only: tuple[Literal["mnist", "cifar10", "lstm", "transformer", "table"], ...] = ()
+    only: tuple[Literal["mnist", "cifar10", "lstm", "transformer"], ...] = ()
     rate: tuple[float, ...] = ()  # only these rates; without any, all
     seeds: tuple[int, ...] = (0, 1, 2)  # one run each
 
     def __post_init__(self) -> None:
         """ValueError for a rate that none of the chosen configs has."""
-        known = {
-            rate
-            for group in self.only or TUNINGS
-            if group in TUNINGS
-            for rate in TUNINGS[group].rates
-        }
+        known = {rate for group in self.only or TUNINGS for rate in TUNINGS[group].rates}
         if unknown := set(self.rate) - known:
             raise ValueError(
                 f"no run has a rate of {min(unknown):g}; choose from"
@@ -55,7 +51,7 @@ class Options:
 def main(options: Options) -> None:
     """Runs one after the other and saves after each, so that none is lost."""
     about = environment()
-    for group, tuning in TUNINGS.items():
+    for group, tuning in TUNINGS.items() if options.measure else ():
         if options.only and group not in options.only:
             continue
         for rate in tuning.rates:

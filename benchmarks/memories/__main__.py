@@ -1,7 +1,7 @@
 """What does an error memory change?
 
     python -m benchmarks.memories                  the curves of docs/concepts.md: minutes
-    python -m benchmarks.memories --only table     table and plot of the file
+    python -m benchmarks.memories --no-measure     table and plot of the file
 
 A small CNN learns the digits on 4 workers, in 880 steps of 64 images, by plain SGD. Every run gets
 the same batches. The figures:
@@ -43,8 +43,9 @@ BAD_STEP = 300
 class Options:
     """Which figures."""
 
+    measure: bool = True
     # All of them if none is named.
-    only: tuple[Literal["memory", "momentum", "bad step", "rate", "table"], ...] = ()
+    only: tuple[Literal["memory", "momentum", "bad step", "rate"], ...] = ()
 
 
 def main(options: Options) -> None:
@@ -54,7 +55,7 @@ def main(options: Options) -> None:
             "benchmarks.memories creates virtual workers before JAX starts: run it as a program."
         )
     about = environment()
-    for figure, runs in FIGURES.items():
+    for figure, runs in FIGURES.items() if options.measure else ():
         if options.only and figure not in options.only:
             continue
         for label, (make, bad) in runs.items():

@@ -1,7 +1,7 @@
 """How long does it take to average ResNet-50's gradients over a slow network?
 
     sudo .venv/bin/python -m benchmarks.network      2 hosts, 1 Gbit/s
-    python -m benchmarks.network --workers           table and plot of the file, no measurement
+    python -m benchmarks.network --no-measure        tables and plot of the file
 
     --workers 2 4 8 --rate 100mbit 1gbit 10gbit      other networks
     --rounds 3                                       everything three times, one after the other
@@ -23,7 +23,8 @@ The columns:
   has no top-k with error feedback, so the benchmark contains one. `backward_ms` is the backward
   pass without averaging (`no_sync`); it is part of `step_ms`.
 - `communication_ms`: the same collectives alone, one after the other, on zeros of the same shapes
-  and dtypes, over the same link. The rest of a step is computation.
+  and dtypes, over the same link; for DDP without PowerSGD, one all-reduce in place of those of its
+  buckets. The rest of a step is computation.
 - `user_ms`, `system_ms`: what all threads of one host computed per step, in the program and in the
   kernel. `cores_used`: the share of the machine's cores that all
   hosts together kept busy; at 1 the cores set the pace, and not the links. `page_faults`: pages of
@@ -38,8 +39,10 @@ The columns:
   divided by it.
 - `times_dense`: how much faster the step is than the dense step of the better framework.
 
-Rows go to `results/network.csv`, in place of earlier ones of the same method, hosts, rate and
-round, with a plot beside it; those with huge pages to `results/network_huge_pages.csv`. Rows that
+Rows go to `results/network.csv`, with a plot beside it; those with huge pages to
+`results/network_huge_pages.csv`. A row takes the place of an earlier one of the same round, and of
+all rounds that another commit has of the same method, hosts and rate. Only rows of one commit are
+compared: medians, ratios and `times_dense`. Rows that
 are in the file, made at the same commit, are not measured again: a command that was interrupted
 goes on. `--again` repeats them. docs/network.md shows the medians over the rounds for two hosts,
 where their time goes, and all rows beside PyTorch's. The README has some of them.
@@ -49,16 +52,15 @@ import dataclasses
 import itertools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import tyro
 
 from benchmarks.common.environment import environment
 from benchmarks.common.filters import check_filters
 from benchmarks.common.pages import REPOSITORY, markdown, write_between, write_readme
-from benchmarks.common.results import write_csv
+from benchmarks.common.results import Results, Row, write_csv
 from benchmarks.common.torch_python import runnable
 from benchmarks.hosts.host_processes import HostProcesses
 from benchmarks.hosts.namespaces import FULL_SPEED, Network, bits_per_second, missing, network
@@ -68,8 +70,8 @@ from benchmarks.network.table import (
     HEADLINE_WORKERS,
     HUGE_PAGES,
     RESULTS,
-    beside_dense,
     headline,
+    merged,
     over_rounds,
     peers,
     profile,
@@ -95,6 +97,7 @@ IN_README = (
 class Options:
     """Which networks and methods."""
 
+    measure: bool = True
     workers: tuple[int, ...] = (2,)  # hosts, one worker each
     rate: tuple[str, ...] = ("1gbit",)  # of every link, in the notation of `tc`
     # Measures the methods that contain one of these texts, such as "torch" or "top_k".
@@ -120,14 +123,21 @@ class Options:
 
 def main(options: Options) -> int:
     """Measures every method over every network; saves after each, so none is lost."""
-    if options.workers and (lacks := missing()):
+    if options.measure and (lacks := missing()):
         print(f"benchmarks.network needs {'; and '.join(lacks)}.", file=sys.stderr)
         return 2
     if options.huge_pages:
         os.environ["GLIBC_TUNABLES"] = WITH_HUGE_PAGES  # of the workers
     results = HUGE_PAGES if options.huge_pages else RESULTS
-    failed = []
-    methods = runnable(chosen(options.only), options.torch_python) if options.workers else []
+    failed = measure_all(options, results) if options.measure else []
+    _show(RESULTS.read())
+    print("\n".join(f"FAILED: {each.splitlines()[0]}" for each in failed))
+    return 1 if failed else 0
+
+
+def measure_all(options: Options, results: Results) -> list[str]:
+    """The messages of the methods that failed."""
+    failed, methods = [], runnable(chosen(options.only), options.torch_python)
     for round_, workers in itertools.product(range(options.rounds), options.workers):
         with network(workers) as hosts:
             for method in methods:
@@ -142,28 +152,25 @@ def main(options: Options) -> int:
                     )
                 ]
                 try:
-                    new = [each | about for each in measure(method, hosts, rates, round_, options)]
-                    write_csv(results.name, beside_dense(results.merged(new)))
+                    for each in measure(method, hosts, rates, round_, options):
+                        write_csv(results.name, merged(results, [each | about]))
                 except (RuntimeError, TimeoutError) as error:
                     failed.append(f"{workers} workers, {' '.join(method)}: {error}")
                     print(failed[-1], file=sys.stderr, flush=True)
-    _show(RESULTS.read())
-    print("\n".join(f"FAILED: {each.splitlines()[0]}" for each in failed))
-    return 1 if failed else 0
+    return failed
 
 
 def measure(
     method: Method, hosts: Network, rates: Sequence[str], round_: int, options: Options
-) -> list[dict[str, Any]]:
+) -> Iterator[Row]:
     """One row per rate.
 
     Connecting, compiling and the first steps run at full speed.
     """
     if not rates:
-        return []
+        return
     python = str(options.torch_python) if method.framework == "torch" else sys.executable
     hosts.shape(FULL_SPEED)
-    rows = []
     with HostProcesses(
         hosts, python, f"benchmarks.network.{method.framework}_worker", method.method
     ) as processes:
@@ -174,11 +181,9 @@ def measure(
             found = {
                 name: processes.measure(name, 1, options.repeats) for name in about["programs"]
             }
-            rows.append(row(method, len(hosts.hosts), rate, round_, found, about))
-            print(
-                ", ".join(f"{key} {value}" for key, value in list(rows[-1].items())[:9]), flush=True
-            )
-    return rows
+            new = row(method, len(hosts.hosts), rate, round_, found, about)
+            print(", ".join(f"{key} {value}" for key, value in list(new.items())[:9]), flush=True)
+            yield new
 
 
 def surroundings() -> dict[str, str]:

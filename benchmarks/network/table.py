@@ -79,10 +79,22 @@ def row(
     }
 
 
+def merged(results: Results, new: Sequence[Row]) -> list[Row]:
+    """The rows of the file and `new`, of one commit for each method and network.
+
+    Rounds of earlier commits make way for `new`.
+    """
+    replaced = {_name(each)[:-2]: each["commit"] for each in new}
+    rows = results.merged(new)
+    return beside_dense(
+        [each for each in rows if replaced.get(_name(each)[:-2], each["commit"]) == each["commit"]]
+    )
+
+
 def beside_dense(rows: Sequence[Row]) -> list[Row]:
     """The rows with `times_dense`: how much faster each is than the better dense step of both.
 
-    Both are of the same round.
+    Both are of the same commit and round.
     """
     steps = {_name(each): float(each["step_ms"]) for each in rows}
 
@@ -99,7 +111,7 @@ def beside_dense(rows: Sequence[Row]) -> list[Row]:
 
 
 def over_rounds(rows: Iterable[Row]) -> list[Row]:
-    """A row for each method and network: the median over the rounds of each number.
+    """A row for each method, network and commit: the median over the rounds of each number.
 
     `min_ms` and `max_ms` are of the steps of all rounds, and `rounds` counts the rounds.
     """
@@ -199,7 +211,7 @@ def headline(rows: Iterable[Row]) -> list[Row]:
 
 
 def peers(rows: Sequence[Row], with_huge_pages: Sequence[Row]) -> list[Row]:
-    """Steps divided by those of PyTorch's counterpart in the same round.
+    """Steps divided by those of PyTorch's counterpart at the same commit and in the same round.
 
     Each cell has the median of these ratios, the least and the greatest in brackets; with huge
     pages after a slash. The table has a line per method and number of hosts, and a column per rate.
@@ -232,9 +244,9 @@ def _ratios(
     """Our steps divided by PyTorch's, a ratio for each round that has both."""
     return [
         step / peer
-        for (framework, method, *where, round_), step in steps.items()
+        for (framework, method, *where, commit, round_), step in steps.items()
         if (framework, method, tuple(where)) == ("jax", ours, network)
-        and (peer := steps.get(("torch", theirs, *network, round_)))
+        and (peer := steps.get(("torch", theirs, *network, commit, round_)))
     ]
 
 
@@ -269,9 +281,10 @@ def _median(measured: Measured) -> float:
     return statistics.median(measured.ms)
 
 
-def _name(each: Row) -> tuple[str, str, str, str, str]:
-    framework, method, workers, rate, round_ = (str(each[column]) for column in KEY)
-    return framework, method, workers, rate, round_
+def _name(each: Row) -> tuple[str, ...]:
+    """Framework, method, hosts, rate, commit and round, as text."""
+    *measurement, round_ = (str(each[column]) for column in KEY)
+    return *measurement, each["commit"], round_
 
 
 def _order(each: Row) -> tuple:

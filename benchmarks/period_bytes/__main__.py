@@ -1,7 +1,7 @@
 """How many bits per parameter do the methods with periods send, counted at the interface?
 
     sudo .venv/bin/python -m benchmarks.period_bytes                 two hosts: two minutes
-    python -m benchmarks.period_bytes --only                         the table of the file
+    python -m benchmarks.period_bytes --no-measure                   the table of the file
 
 Hosts are network namespaces of this machine (`benchmarks.hosts.namespaces`). Each averages drifts
 of a ResNet-50's shapes once, by the compressor of the method, as at the end of a period. The bytes
@@ -46,6 +46,7 @@ RESULTS = Results(
 class Options:
     """Which methods."""
 
+    measure: bool = True
     only: tuple[str, ...] = tuple(METHODS)  # methods that contain one of these texts
 
     def __post_init__(self) -> None:
@@ -55,7 +56,7 @@ class Options:
 
 def main(options: Options) -> int:
     """Measures one method after the other."""
-    if options.only:
+    if options.measure:
         if lacks := missing():
             print(f"benchmarks.period_bytes needs {'; and '.join(lacks)}.", file=sys.stderr)
             return 2

@@ -4,7 +4,7 @@
     python -m benchmarks.period_lengths --workers 4        4 workers alone; other rows stay
     python -m benchmarks.period_lengths --period 30 100    some periods; other rows stay
     python -m benchmarks.period_lengths --choose           the runs by which settings were chosen
-    python -m benchmarks.period_lengths --workers          table and plot of the file
+    python -m benchmarks.period_lengths --no-measure       table and plot of the file
 
 The transformer of configs/shakespeare_transformer_dense.yaml, half as wide (0.1 million
 parameters), is trained by AdamW for 980 steps.
@@ -58,6 +58,7 @@ RESULTS = Results("period_lengths.csv", KEY, _order)
 class Options:
     """Which runs."""
 
+    measure: bool = True
     workers: tuple[int, ...] = (4, 8)  # each of these
     period: tuple[int, ...] = PERIODS
     seeds: tuple[int, ...] = (0, 1, 2)  # one run each
@@ -72,7 +73,7 @@ class Options:
 def main(options: Options) -> None:
     """Runs one after the other, saving after each, so that none is lost."""
     about = environment()
-    for run in chosen(options):
+    for run in chosen(options) if options.measure else ():
         if not RESULTS.measured(run.row(), about["commit"]):
             RESULTS.save([about | measure(run)])
     if compared := [row for row in RESULTS.read() if int(row["seed"]) != CHOICE_SEED]:

@@ -1,7 +1,7 @@
 """Does the average of a fragment run while workers take their next steps? Compiled, never run.
 
     JAX_PLATFORMS=cpu python -m benchmarks.period_overlap     programs for TPU v5e and H100
-    python -m benchmarks.period_overlap --platform            the table of the file
+    python -m benchmarks.period_overlap --no-measure          the table of the file
 
 Streaming DiLoCo applies the average of a fragment some steps after it was started, so that the
 network works while the workers compute. `jaxcompress.make_streaming_average` is one program of
@@ -62,12 +62,13 @@ RESULTS = Results("period_overlap.csv", ("platform", "compressor", "steps"), _or
 class Options:
     """Which programs."""
 
+    measure: bool = True
     platform: tuple[Literal["tpu", "h100"], ...] = PLATFORMS
 
 
 def main(options: Options) -> None:
     """Compiles one program after the other, and saves each."""
-    for platform in options.platform:
+    for platform in options.platform if options.measure else ():
         module = tpu if platform == "tpu" else gpu
         if lacks := module.missing():
             print(f"{platform} is left out. {lacks}", file=sys.stderr)

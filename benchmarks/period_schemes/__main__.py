@@ -2,7 +2,7 @@
 
     python -m benchmarks.period_schemes                  three seeds: 20 minutes
     python -m benchmarks.period_schemes --only gossip    some schemes; other rows stay
-    python -m benchmarks.period_schemes --only           the table of the file
+    python -m benchmarks.period_schemes --no-measure     the table of the file
 
 Four workers train the transformer of `benchmarks.period_lengths` with its learning rate, its
 batches and its initial parameters, and `sgd(1)` outside. Nothing was tuned for a scheme. The
@@ -38,6 +38,7 @@ RESULTS = Results(
 class Options:
     """Which runs."""
 
+    measure: bool = True
     only: tuple[str, ...] = tuple(LABELS)  # schemes that contain one of these texts
     seeds: tuple[int, ...] = (0, 1, 2)  # one run each
 
@@ -49,10 +50,10 @@ class Options:
 def main(options: Options) -> None:
     """Runs one after the other, a seed after the other, saving after each."""
     about = environment()
-    for seed in options.seeds:
+    for seed in options.seeds if options.measure else ():
         for scheme in SCHEMES:
             row = row_of(scheme, seed)
-            wanted = options.only and matches(scheme.label, options.only)
+            wanted = matches(scheme.label, options.only)
             if wanted and not RESULTS.measured(row, about["commit"]):
                 row |= train(scheme, seed)
                 RESULTS.save([row | about])

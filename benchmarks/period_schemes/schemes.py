@@ -66,14 +66,15 @@ def train(scheme: Scheme, seed: int) -> dict[str, float]:
     """The validation loss after a run, and the bytes that a worker sent in a step and at once."""
     config = load_config(Run(WORKERS, None, "dense()", seed).arguments())
     mesh = jaxcompress.VirtualMesh(WORKERS)
-    parts = training_parts(config, mesh)
+    parts = training_parts(config)
+    params = jaxcompress.replicate(parts.params, mesh)
     inner = make_chain(config, optax.identity(), parts.schedule, "data")
     optimizer = optimizer_of(scheme, inner)
-    opt_state = jaxcompress.init_state(optimizer, parts.params, mesh)
+    opt_state = jaxcompress.init_state(optimizer, params, mesh)
     extra = jaxcompress.rows_of_workers(parts.extra, mesh)
     total = round(config.epochs * parts.dataset.train_size // config.batch_size)
     batches = (jaxcompress.shard_batch(batch, mesh) for batch in parts.batches)
-    held = [parts.params, opt_state, extra]
+    held = [params, opt_state, extra]
     sent = _bytes(scheme, optimizer, parts, held)
     run = _streaming if scheme.kind == "streaming" else _steps
     held = run(scheme, optimizer, parts, held, itertools.islice(batches, total))

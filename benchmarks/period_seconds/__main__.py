@@ -1,7 +1,7 @@
 """How long does training with periods take over a slow network, to a validation loss?
 
     sudo .venv/bin/python -m benchmarks.period_seconds       4 and 8 hosts, 100 Mbit/s: 25 minutes
-    python -m benchmarks.period_seconds --workers            the tables of the files
+    python -m benchmarks.period_seconds --no-measure         the tables of the files
 
 `benchmarks.period_lengths` tells after how many steps each run reaches a loss; its workers share
 one device. This benchmark times the steps of the same runs between hosts: network namespaces of
@@ -55,6 +55,7 @@ RESULTS = Results("period_seconds.csv", ("workers", "period", "compressor"), _or
 class Options:
     """Which networks."""
 
+    measure: bool = True
     workers: tuple[int, ...] = (4, 8)  # hosts, one worker each
 
     def __post_init__(self) -> None:
@@ -65,11 +66,11 @@ class Options:
 
 def main(options: Options) -> int:
     """Times one program after the other; saves after each."""
-    if options.workers and (lacks := missing()):
+    if options.measure and (lacks := missing()):
         print(f"benchmarks.period_seconds needs {'; and '.join(lacks)}.", file=sys.stderr)
         return 2
     about = environment()
-    for workers in options.workers:
+    for workers in options.workers if options.measure else ():
         with network(workers) as hosts:
             for run in runs(workers):
                 RESULTS.save([measure(run, hosts) | about])

@@ -26,10 +26,11 @@ from train.task import Evaluation, make_loss
 def main(rank: int, workers: int, address: str, run: Run, whole: int) -> None:
     """Joins the others, compiles, and serves a training run of `whole` steps, or parts of it."""
     mesh, config = join(rank, workers, address), load_config(run.arguments())
-    parts = training_parts(config, mesh, rank=rank, processes=workers)
+    parts = training_parts(config, rank=rank, processes=workers)
     average = jaxcompress.compress(jaxcompress.parse(config.compressor))
     optimizer = make_optimizer(config, average, parts.schedule, "data")
-    loss, variables = make_loss(parts.model), (parts.params, parts.extra)
+    loss = make_loss(parts.model)
+    variables = jaxcompress.replicate((parts.params, parts.extra), mesh)
     state, program = build_program(
         loss, optimizer, variables, parts.example, mesh, config, lambda *_: {}
     )

@@ -40,9 +40,10 @@ from benchmarks.common.filters import check_filters, matches
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Results, Row, position
 from benchmarks.common.torch_python import runnable
-from benchmarks.hosts.host_processes import TUNED, HostProcesses, Measured, Settings
+from benchmarks.hosts.host_processes import TUNED, Measured, Settings
 from benchmarks.hosts.namespaces import FULL_SPEED, Network, missing, network
 from benchmarks.time_to_accuracy.ddp import fastest
+from benchmarks.time_to_accuracy.measure import processes_of
 from benchmarks.time_to_accuracy.methods import METHODS, Method
 from benchmarks.time_to_accuracy.specification import PART_STEPS, Specification
 from benchmarks.time_to_accuracy.table import shown
@@ -119,13 +120,11 @@ def main(options: Options) -> int:
 def measure(options: Options, method: Method, hosts: Network, python: str) -> list[Row]:
     """The rows of one method, one for each choice of settings."""
     hosts.shape(FULL_SPEED)
-    module = f"benchmarks.time_to_accuracy.{method.framework}_worker"
-    ddp = fastest(options.task, method.name)
-    text = Specification(options.task, tuple(method), 0, ddp).text()
+    run = Specification(options.task, method, 0, fastest(options.task, method.name))
     runs: dict[str, list[Measured]] = {name: [] for name in SETTINGS}
     for turn, place in itertools.product(range(options.rounds), range(len(SETTINGS))):
         name = list(SETTINGS)[(turn + place) % len(SETTINGS)]
-        with HostProcesses(hosts, python, module, text, SETTINGS[name]) as processes:
+        with processes_of(run, hosts, python, SETTINGS[name]) as processes:
             processes.ready()
             runs[name].append(processes.measure("train", 2, options.parts))
     rows = []

@@ -2,7 +2,7 @@
 
     python -m benchmarks.scheme_survey                     all of them
     python -m benchmarks.scheme_survey --only top_k sign   these; other rows stay
-    python -m benchmarks.scheme_survey --only table        the table of the file
+    python -m benchmarks.scheme_survey --no-measure        the table of the file
 
 Each run is configs/mnist_dense.yaml for 200 steps with another `--compressor` and a rate of 0.05,
 in its own process. That is enough to see that a scheme learns. It is too short to show how well:
@@ -37,11 +37,12 @@ PAGE = REPOSITORY / "docs" / "catalogue.md"
 class Options:
     """Which schemes."""
 
-    only: tuple[str, ...] = ()  # names of schemes, or "table"; without any, all
+    measure: bool = True
+    only: tuple[str, ...] = ()  # names of schemes; without any, all
 
     def __post_init__(self) -> None:
         """ValueError for an unknown name."""
-        if unknown := set(self.only) - set(names()) - {"table"}:
+        if unknown := set(self.only) - set(names()):
             unknown_names = ", ".join(sorted(unknown))
             raise ValueError(
                 f"no scheme is called {unknown_names}; choose from {', '.join(names())}."
@@ -51,7 +52,7 @@ class Options:
 def main(options: Options) -> int:
     """Trains with one scheme after the other, saves after each, and returns the exit code."""
     about, failed = environment(), []
-    for name in names():
+    for name in names() if options.measure else ():
         if options.only and name not in options.only:
             continue
         try:

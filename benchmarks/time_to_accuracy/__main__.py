@@ -1,7 +1,7 @@
 """How long does real training over a slow network take to reach a validation loss?
 
     sudo .venv/bin/python -m benchmarks.time_to_accuracy     2 hosts, 100 Mbit/s, the small task
-    python -m benchmarks.time_to_accuracy --workers          tables and plots of the files
+    python -m benchmarks.time_to_accuracy --no-measure       tables and plots of the files
 
     --task transformer CNN       tasks that contain one of these texts
     --workers 2 4 --rate 100mbit 1gbit
@@ -19,11 +19,12 @@ the same for all methods.
 With several rates, one run of training measures all of them: of the steps between two validations,
 10 run at each rate, the rest at the fastest, and they stand for all of these steps. The first 10
 steps of a run, in which PyTorch builds what it needs, stand for themselves alone. What is trained
-does not depend on the rate. As a check, two runs are then timed again at the slowest rate alone.
+does not depend on the rate. As a check, three runs are then timed again at the lowest rate alone.
 
 Before anything is timed, dense training in PyTorch and in JAX must give the same losses over the
 first 20 steps, within 1e-3; with BatchNorm over the first 10. DDP has the settings that
-`benchmarks.ddp_settings` found to be the fastest. PyTorch runs without `torch.compile`.
+`benchmarks.ddp_settings` found to be the fastest with 2 hosts; forms of the PowerSGD hook that it
+does not compare have one bucket. PyTorch runs without `torch.compile`.
 
 The columns:
 
@@ -62,7 +63,7 @@ from benchmarks.time_to_accuracy.methods import METHODS, Method, chosen, fits
 from benchmarks.time_to_accuracy.plot import plot
 from benchmarks.time_to_accuracy.specification import PART_STEPS
 from benchmarks.time_to_accuracy.table import RESULTS, headline, row, table
-from benchmarks.time_to_accuracy.tasks import TASKS
+from benchmarks.time_to_accuracy.tasks import TASKS, config_of
 
 PAGE = REPOSITORY / "docs" / "performance.md"
 
@@ -71,6 +72,7 @@ PAGE = REPOSITORY / "docs" / "performance.md"
 class Options:
     """Which tasks, networks and methods."""
 
+    measure: bool = True
     task: tuple[str, ...] = ("transformer 0.4M",)  # tasks that contain one of these texts
     workers: tuple[int, ...] = (2,)  # hosts, one worker each
     rate: tuple[str, ...] = ("100mbit",)  # of every link, in the notation of `tc`
@@ -90,7 +92,12 @@ class Options:
             )
         check_filters(self.only, (f"{each.framework} {each.label}" for each in METHODS), "method")
         check_filters(self.task, TASKS, "task")
-        most = min(TASKS[each].check_every for each in TASKS if matches(each, self.task))
+        for task, workers in itertools.product(tasks_of(self), self.workers):
+            if (rows := config_of(TASKS[task]).batch_size) % workers:
+                raise ValueError(
+                    f"workers must divide the {rows} rows of a batch of {task}; got {workers}."
+                )
+        most = min(TASKS[task].check_every for task in tasks_of(self))
         if not 1 <= len(set(self.rate)) == len(self.rate) <= most // PART_STEPS:
             raise ValueError(
                 f"rates must be 1 to {most // PART_STEPS} different ones, which share the {most}"
@@ -100,10 +107,10 @@ class Options:
 
 def main(options: Options) -> int:
     """Trains every task by every method over every network; saves after each run."""
-    if options.workers and (lacks := missing()):
+    if options.measure and (lacks := missing()):
         print(f"benchmarks.time_to_accuracy needs {'; and '.join(lacks)}.", file=sys.stderr)
         return 2
-    failed = measure_all(options)
+    failed = measure_all(options) if options.measure else []
     rows = RESULTS.read()
     if rows:
         lines = table(rows)
@@ -118,8 +125,8 @@ def main(options: Options) -> int:
 
 def measure_all(options: Options) -> list[str]:
     """The messages of the checks and runs that failed."""
-    methods = chosen(options.only) if options.workers else []
-    methods, failed = runnable(methods, options.torch_python, "jaxcompress", "train"), []
+    methods = runnable(chosen(options.only), options.torch_python, "jaxcompress", "train")
+    failed = []
     pythons = {"jax": sys.executable, "torch": str(options.torch_python)}
     for workers in options.workers:
         runs = runs_of(options, methods, workers, environment()["commit"])
@@ -146,6 +153,11 @@ def measure_all(options: Options) -> list[str]:
     return failed
 
 
+def tasks_of(options: Options) -> list[str]:
+    """The names of the tasks."""
+    return [task for task in TASKS if matches(task, options.task)]
+
+
 def runs_of(
     options: Options, methods: Sequence[Method], workers: int, commit: str
 ) -> list[tuple[str, int, Method]]:
@@ -153,10 +165,11 @@ def runs_of(
 
     Methods take turns, so that a machine that gets slower favours none.
     """
-    tasks = [name for name in TASKS if matches(name, options.task)]
     return [
         (task, seed, method)
-        for task, seed, method in itertools.product(tasks, range(options.seeds), methods)
+        for task, seed, method in itertools.product(
+            tasks_of(options), range(options.seeds), methods
+        )
         if fits(method, TASKS[task])
         and (
             options.again

@@ -17,7 +17,7 @@ import jaxcompress
 from benchmarks.common.training_parts import training_parts
 from benchmarks.hosts.jax_host import barrier, join, versions
 from benchmarks.hosts.worker import serve
-from benchmarks.time_to_accuracy.methods import Method, expression
+from benchmarks.time_to_accuracy.methods import expression
 from benchmarks.time_to_accuracy.specification import PART_STEPS, Specification
 from benchmarks.time_to_accuracy.tasks import TASKS, config_of
 from train.config import Config
@@ -30,7 +30,7 @@ from train.task import Evaluation, make_loss
 
 def main(rank: int, workers: int, address: str, specification: Specification) -> None:
     """Joins the others, compiles, and serves parts of one training run."""
-    method, task = Method(*specification.method), TASKS[specification.task]
+    method, task = specification.method, TASKS[specification.task]
     mesh = join(rank, workers, address)
     # With a period parameters are averaged, as by `sgd(1)` outside.
     config = config_of(
@@ -41,12 +41,12 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
         outer_optimizer="sgd",
         outer_learning_rate=1.0,
     )
-    parts = training_parts(config, mesh, task.most_steps, rank, workers)
+    parts = training_parts(config, task.most_steps, rank, workers)
     splits = {
         "validation": parts.dataset,
         "test": load_dataset(config.dataset, None, config.context, "test"),
     }
-    params, extra = parts.params, parts.extra
+    params, extra = jaxcompress.replicate((parts.params, parts.extra), mesh)
     average = jaxcompress.compress(jaxcompress.parse(expression(method, task)))
     make = make_chain if config.period is None else make_optimizer
     optimizer = make(config, average, parts.schedule, "data")

@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common.results import Row
-from benchmarks.hosts.host_processes import HostProcesses
+from benchmarks.hosts.host_processes import TUNED, HostProcesses, Settings
 from benchmarks.hosts.namespaces import FULL_SPEED, Network, bits_per_second
-from benchmarks.time_to_accuracy.ddp import Ddp, fastest
+from benchmarks.time_to_accuracy.ddp import fastest
 from benchmarks.time_to_accuracy.methods import DENSE, METHODS, Method, expression
 from benchmarks.time_to_accuracy.specification import PART_STEPS, Specification
 from benchmarks.time_to_accuracy.table import row
 from benchmarks.time_to_accuracy.tasks import TASKS
 
 LARGEST_DIFFERENCE = 1e-3  # of the dense losses in both frameworks
-# The runs that are timed again at the slowest rate, from the first step to the last.
+# The runs that are timed again at the lowest rate, from the first step to the last.
 CHECKED_SEED = 0
 CHECKED = ("DDP, dense", "DDP, PowerSGD hook, rank 4", "error_feedback(int4())")
 
@@ -29,11 +29,12 @@ def run(
     `shares` run at each rate, and stand for all. The first `PART_STEPS` of the run, which may take
     longer, stand for themselves alone.
     """
-    wanted, slowest = TASKS[task], min(rates, key=bits_per_second)
+    wanted, lowest = TASKS[task], min(rates, key=bits_per_second)
     curves: dict[str, list[tuple[int, float, float, float]]] = {rate: [] for rate in rates}
     again = ""
     hosts.shape(FULL_SPEED)
-    with processes_of(task, method, seed, hosts, python) as processes:
+    specification = Specification(task, method, seed, fastest(task, method.name))
+    with processes_of(specification, hosts, python) as processes:
         about = processes.ready()
         spent = first_steps(processes, hosts, rates)
         for steps in range(wanted.check_every, wanted.most_steps + 1, wanted.check_every):
@@ -53,13 +54,13 @@ def run(
                 break
         test = processes.measure("test", 0, 1).result
         if len(rates) > 1 and seed == CHECKED_SEED and method.label in CHECKED:
-            again = f"{timed_again(processes, hosts, slowest, PART_STEPS + steps):.2f}"
+            again = f"{timed_again(processes, hosts, lowest, PART_STEPS + steps):.2f}"
     name = expression(method, wanted)
     rows = []
     for rate, curve in curves.items():
         found_row = row(task, method, name, len(hosts.hosts), rate, seed)
         found_row |= results(curve, wanted.target, test, about)
-        found_row["again_seconds"] = again if rate == slowest else ""
+        found_row["again_seconds"] = again if rate == lowest else ""
         print(", ".join(f"{key} {value}" for key, value in list(found_row.items())[:11]))
         rows.append(found_row)
     return rows
@@ -70,14 +71,14 @@ def first_steps(
 ) -> dict[str, tuple[float, float]]:
     """Trains the first `PART_STEPS`: their seconds at each rate, and the bytes that a host sends.
 
-    They run at the fastest rate. At a slower one their bytes take longer by what the rates differ.
+    They run at the highest rate. At a lower one their bytes take longer by what the rates differ.
     """
-    fastest = max(rates, key=bits_per_second)
-    step_seconds, step_bytes = timed(processes, hosts, fastest, PART_STEPS)
+    highest = max(rates, key=bits_per_second)
+    step_seconds, step_bytes = timed(processes, hosts, highest, PART_STEPS)
     seconds, sent = PART_STEPS * step_seconds, PART_STEPS * step_bytes
     return {
         rate: (
-            seconds + 8 * sent * (1 / bits_per_second(rate) - 1 / bits_per_second(fastest)),
+            seconds + 8 * sent * (1 / bits_per_second(rate) - 1 / bits_per_second(highest)),
             sent,
         )
         for rate in rates
@@ -91,9 +92,9 @@ def timed_again(processes: HostProcesses, hosts: Network, rate: str, steps: int)
 
 
 def shares(rates: Sequence[str], steps: int) -> dict[str, int]:
-    """The steps at each rate, of `steps`: one part at each, and the rest at the fastest."""
-    fastest, *slower = sorted(rates, key=bits_per_second, reverse=True)
-    return {fastest: steps - PART_STEPS * len(slower)} | dict.fromkeys(slower, PART_STEPS)
+    """The steps at each rate, of `steps`: one part at each, and the rest at the highest."""
+    highest, *lower = sorted(rates, key=bits_per_second, reverse=True)
+    return {highest: steps - PART_STEPS * len(lower)} | dict.fromkeys(lower, PART_STEPS)
 
 
 def timed(processes: HostProcesses, hosts: Network, rate: str, steps: int) -> tuple[float, float]:
@@ -135,7 +136,8 @@ def check_same_losses(task: str, hosts: Network, pythons: Mapping[str, str]) -> 
     hosts.shape(FULL_SPEED)
     losses, steps = [], TASKS[task].checked_steps
     for method in [each for each in METHODS if each.label == DENSE[each.framework]]:
-        with processes_of(task, method, 0, hosts, pythons[method.framework]) as processes:
+        specification = Specification(task, method, 0, fastest(task, method.name))
+        with processes_of(specification, hosts, pythons[method.framework]) as processes:
             processes.ready()
             losses.append(processes.measure("first", 0, 1).result["losses"])
     largest = float(np.max(np.abs(np.subtract(*losses))))  # NaN if a loss is
@@ -149,10 +151,8 @@ def check_same_losses(task: str, hosts: Network, pythons: Mapping[str, str]) -> 
 
 
 def processes_of(
-    task: str, method: Method, seed: int, hosts: Network, python: str, ddp: Ddp | None = None
+    specification: Specification, hosts: Network, python: str, settings: Settings = TUNED
 ) -> HostProcesses:
-    """The workers of one run; PyTorch's DDP with the fastest settings, or with these."""
-    ddp = ddp or fastest(task, method.name)
-    specification = Specification(task, tuple(method), seed, ddp)
-    module = f"benchmarks.time_to_accuracy.{method.framework}_worker"
-    return HostProcesses(hosts, python, module, specification.text())
+    """The workers of one run, started by the Python of their framework."""
+    module = f"benchmarks.time_to_accuracy.{specification.method.framework}_worker"
+    return HostProcesses(hosts, python, module, specification.text(), settings)

@@ -14,14 +14,14 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
     """A row of two panels per task and network.
 
     PyTorch is dashed, momentum correction dotted, and dots and dashes are averages once in many
-    steps. The run of the first seed is drawn.
+    steps. One run of each method is drawn, that of the least seed.
     """
-    first = [row for row in rows if int(row["seed"]) == 0]
-    networks = list(dict.fromkeys((row["task"], row["workers"], row["rate"]) for row in first))
+    first = runs_of_the_least_seed(rows)
+    networks = list(dict.fromkeys(map(_network, first)))
     figure = Figure(figsize=(11, 2.9 * len(networks)), layout="constrained")
     panels = figure.subplots(len(networks), 2, squeeze=False)
     for pair, network in zip(panels, networks, strict=True):
-        mine = [row for row in first if (row["task"], row["workers"], row["rate"]) == network]
+        mine = [row for row in first if _network(row) == network]
         for axes, column, label in zip(
             pair, (1, 2), ("seconds", "megabytes sent by a host"), strict=True
         ):
@@ -44,6 +44,18 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
         pair[0].set_ylabel("validation loss")
         pair[1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     return save(figure, path)
+
+
+def runs_of_the_least_seed(rows: Sequence[Row]) -> list[Row]:
+    """A row for each method and network."""
+    found: dict[tuple[str, ...], Row] = {}
+    for row in sorted(rows, key=lambda row: int(row["seed"])):
+        found.setdefault((*_network(row), row["framework"], row["method"]), row)
+    return [row for row in rows if row in found.values()]
+
+
+def _network(row: Row) -> tuple[str, str, str]:
+    return row["task"], row["workers"], row["rate"]
 
 
 def _line(row: Row) -> str:

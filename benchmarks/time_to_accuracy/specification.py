@@ -4,6 +4,7 @@ import json
 from typing import NamedTuple
 
 from benchmarks.time_to_accuracy.ddp import Ddp
+from benchmarks.time_to_accuracy.methods import Method
 
 # Training is timed in parts of so many steps. Methods with periods average once in each part.
 PART_STEPS = 10
@@ -13,7 +14,7 @@ class Specification(NamedTuple):
     """One run."""
 
     task: str  # of TASKS
-    method: tuple[str, ...]  # the fields of a Method
+    method: Method
     seed: int
     ddp: Ddp  # of PyTorch's methods
 
@@ -25,4 +26,4 @@ class Specification(NamedTuple):
     def read(cls, text: str) -> "Specification":
         """The run of a line that `text` wrote."""
         task, method, seed, ddp = json.loads(text)
-        return cls(task, tuple(method), seed, Ddp(*ddp))
+        return cls(task, Method(*method), seed, Ddp(*ddp))

@@ -7,8 +7,6 @@ the extra ``train`` of this package, which reads the data and makes the paramete
 """
 
 import itertools
-import os
-import platform
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -17,40 +15,32 @@ import torch
 import torch.distributed as dist
 from torch.nn import functional
 
+from benchmarks.common.training_parts import training_parts
+from benchmarks.hosts.torch_host import barrier, join, versions
 from benchmarks.hosts.worker import serve
-from benchmarks.time_to_accuracy.methods import Method
 from benchmarks.time_to_accuracy.specification import PART_STEPS, Specification
 from benchmarks.time_to_accuracy.tasks import TASKS, config_of
 from benchmarks.time_to_accuracy.torch_averaging import averaged, averages_of_parameters
 from benchmarks.time_to_accuracy.torch_models import build, load_flax
 from train.config import Config
-from train.data.batches import steps_per_epoch, test_batches, train_batches
+from train.data.batches import test_batches
 from train.data.registry import load_dataset
-from train.models.build_model import build_model
-from train.optimizer import make_schedule
-from train.task import init_model
 
 
 def main(rank: int, workers: int, address: str, specification: Specification) -> None:
     """Joins the others, and serves parts of one training run."""
-    method, task = Method(*specification.method), TASKS[specification.task]
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
-    os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
-    dist.init_process_group("gloo", f"tcp://{address}:29400", rank=rank, world_size=workers)
+    method, task = specification.method, TASKS[specification.task]
+    join(rank, workers, address)
     config = config_of(task, seed=specification.seed)
+    parts = training_parts(config, task.most_steps, rank, workers)
     splits = {
-        split: load_dataset(config.dataset, None, config.context, split)
-        for split in ("validation", "test")
+        "validation": parts.dataset,
+        "test": load_dataset(config.dataset, None, config.context, "test"),
     }
-    trained_on = splits["validation"]
-    batches = train_batches(trained_on, config.batch_size, config.seed, rank, workers)
-    example = next(train_batches(trained_on, config.batch_size, config.seed, rank, workers))
-    model = initial_model(config, trained_on.num_classes, example)
-    schedule = make_schedule(
-        config, steps_per_epoch(trained_on, config.batch_size), task.most_steps
-    )
+    model = build(config, parts.dataset.num_classes, parts.example["inputs"].shape[1:])
+    load_flax(model, parts.params)
     # Before the clock starts; after `most_steps` the rate stays.
-    scheduled = [float(schedule(step)) for step in range(task.most_steps)]
+    scheduled = [float(parts.schedule(step)) for step in range(task.most_steps)]
     rates = itertools.chain(scheduled, itertools.repeat(scheduled[-1]))
     optimizer = make_optimizer(model, config)
     backward = averaged(method, model, task.embeddings, specification.ddp)
@@ -59,7 +49,7 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
     def train(steps: int) -> dict[str, Any]:
         model.train()
         losses = []
-        for batch in itertools.islice(batches, steps):
+        for batch in itertools.islice(parts.batches, steps):
             rate = next(rates)
             for group in optimizer.param_groups:
                 group["lr"] = rate
@@ -86,22 +76,11 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
         "test": lambda: scores("test"),
     }
     about = {
-        "version": f"torch {torch.__version__}",
-        "python": platform.python_version(),
+        **versions(),
         "compile_seconds": 0.0,
         "parameters": sum(x.numel() for x in model.parameters()),
     }
-    one = torch.ones(1)
-    serve(about, programs, lambda: dist.all_reduce(one))
-
-
-def initial_model(config: Config, num_classes: int, example: dict[str, Any]) -> torch.nn.Module:
-    """The model with the parameters from which JAX starts."""
-    shape = example["inputs"].shape[1:]
-    flax = build_model(config.model, num_classes, shape, transformer_size=config.transformer_size)
-    model = build(config, num_classes, shape)
-    load_flax(model, init_model(flax, example, config.seed)[0])
-    return model
+    serve(about, programs, barrier)
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@
     python -m benchmarks.training --only digits mnist   some; other rows stay
     python -m benchmarks.training --only resnet18       for an accelerator; only if named
     python -m benchmarks.training --seeds 0 1 2         three runs each
-    python -m benchmarks.training --only table          table and plot of the file
+    python -m benchmarks.training --no-measure          table and plot of the file
 
     --only mnist --compressor "dense()" "error_feedback(top_k(0.01))"    some compressors of these
 
@@ -34,6 +34,7 @@ from benchmarks.training.table import table
 class Options:
     """Which runs, and with which seeds."""
 
+    measure: bool = True
     # All except resnet18 if none is named.
     only: tuple[
         Literal[
@@ -46,7 +47,6 @@ class Options:
             "resnet18",
             "transformer",
             "lstm",
-            "table",
         ],
         ...,
     ] = ()
@@ -57,7 +57,7 @@ class Options:
 def main(options: Options) -> None:
     """Runs one after the other and saves after each, so that none is lost."""
     about = environment()
-    for run in RUNS:
+    for run in RUNS if options.measure else ():
         if run.group not in (options.only or {run.group} - ON_DEMAND):
             continue
         if options.compressor and expression(run) not in options.compressor:

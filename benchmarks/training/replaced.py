@@ -25,7 +25,7 @@ SCORES = ("test_accuracy", "test_perplexity")
 
 
 def main() -> None:
-    """Writes the file; `python -m benchmarks.training --only table` then writes the page."""
+    """Writes the file; `python -m benchmarks.training --no-measure` then writes the page."""
     rows = replaced(versions(), read_csv(FILE))
     if not rows:
         raise SystemExit("no earlier version of training.csv: this needs the whole history of git.")

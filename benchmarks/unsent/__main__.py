@@ -2,7 +2,7 @@
 
     python -m benchmarks.unsent                                  everything: a quarter of an hour
     python -m benchmarks.unsent --task MNIST --only top_k        some; other rows stay
-    python -m benchmarks.unsent --only table                     the table of the file
+    python -m benchmarks.unsent --no-measure                     the table of the file
 
 The tasks of `benchmarks.common.training_tasks`, each trained for `STEPS` steps on 4 workers by SGD
 with momentum, with the learning rate of the dense run. The columns:
@@ -56,19 +56,19 @@ RESULTS = Results(
 class Options:
     """Which tasks and compressors."""
 
+    measure: bool = True
     task: tuple[str, ...] = ()  # tasks that contain one of these texts; without any, all
-    # Compressors that contain one of these texts; without any, all. "table": none of them.
-    only: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()  # likewise for compressors
 
     def __post_init__(self) -> None:
         """ValueError for a filter that nothing matches."""
         check_filters(self.task, TASKS, "task")
-        check_filters(self.only, [*COMPRESSORS, "table"])
+        check_filters(self.only, COMPRESSORS)
 
 
 def main(options: Options) -> None:
     """Trains, saves after each run, and writes the table."""
-    for task in TASKS:
+    for task in TASKS if options.measure else ():
         for text in COMPRESSORS:
             if matches(task, options.task) and matches(text, options.only):
                 RESULTS.save([row := run(task, text)])

@@ -47,32 +47,17 @@ def test_a_page_without_one_pair_of_marks_is_refused(text, tmp_path):
         write_between(page, "network", "new")
 
 
+NO_MEASURE = (
+    *("adaptive_levels", "changing_link", "compiled", "compiled_sharded", "convergence"),
+    *("ddp_settings", "distortion", "faults", "layer_levels", "learning_rates", "network"),
+    *("period_bytes", "period_lengths", "period_overlap", "period_schemes", "period_seconds"),
+    *("process_settings", "scheme_survey", "sharded_network", "sharded_training"),
+    *("time_to_accuracy", "training", "unsent"),
+)
 NOTHING_MEASURED = {
-    "adaptive_levels": {"task": ()},
-    "changing_link": {"measure": False},
-    "compiled": {"platform": ("none",)},
-    "compiled_sharded": {"platform": ("none",)},
-    "convergence": {"only": ("table",)},
-    "ddp_settings": {"measure": False},
-    "distortion": {"task": ("none",)},
-    "faults": {"measure": False},
+    **{name: {"measure": False} for name in NO_MEASURE},
     "gpu": {"minutes": 0, "any_device": True},
-    "layer_levels": {"task": ()},
-    "learning_rates": {"only": ("table",)},
-    "network": {"workers": ()},
-    "period_bytes": {"only": ()},
-    "period_lengths": {"workers": ()},
-    "period_overlap": {"platform": ()},
-    "period_schemes": {"only": ()},
-    "period_seconds": {"workers": ()},
     "plan": {},
-    "process_settings": {"measure": False},
-    "scheme_survey": {"only": ("table",)},
-    "sharded_network": {"measure": False},
-    "sharded_training": {"measure": False},
-    "time_to_accuracy": {"workers": ()},
-    "training": {"only": ("table",)},
-    "unsent": {"only": ("table",)},
 }
 
 

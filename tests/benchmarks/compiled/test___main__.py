@@ -20,7 +20,8 @@ def row(case: Case, **columns):
         "collectives": 1,
         "temp_copies": "1.0",
     } | columns
-    return case._asdict() | columns | {"overlapping": "", "early": "", "backward_between": ""}
+    when = {"overlapping": "", "early": "", "backward_between": ""}
+    return case._asdict() | columns | when | {"commit": "abc"}
 
 
 def test_a_program_replaces_its_earlier_rows():
@@ -36,9 +37,16 @@ def test_a_program_replaces_its_earlier_rows():
     ]
 
 
+def test_without_cpus_and_tpus_there_is_no_plot_of_bytes(folder, monkeypatch):
+    monkeypatch.setattr(compiled, "write_between", lambda *_: None)
+    PROGRAMS.save([row(Case("h100", 8, "dense()", "", "default"))])
+    compiled.main(Options(measure=False))
+    assert not (folder / "compiled.png").exists()
+
+
 def test_tables_and_plots_come_from_the_files_alone(folder, capsys):
     case = Case("cpu", 8, "dense()", "", "default")
     PROGRAMS.save([row(case)])
-    compiled.main(Options(platform=("none",)))
+    compiled.main(Options(measure=False))
     assert "| cpu | 8 | dense() |" in capsys.readouterr().out
     assert (folder / "compiled.png").exists()

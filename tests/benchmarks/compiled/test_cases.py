@@ -18,12 +18,26 @@ def test_buckets_are_tried_on_the_fewest_chips_only():
 def test_filters_choose_compressors_and_finished_programs_are_skipped(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "FOLDER", tmp_path)
     options = Options(platform=("cpu",), workers=(8,), only=("dense", "power_sgd"))
-    assert [case.compressor for case in chosen(options)] == AT_SCALE[:2]
+    assert [case.compressor for case in chosen(options, "abc")] == AT_SCALE[:2]
     done = Case("cpu", 8, "dense()", "", "default")
-    PROGRAMS.save([done._asdict()])
-    assert [case.compressor for case in chosen(options)] == AT_SCALE[1:2]
+    PROGRAMS.save([done._asdict() | {"commit": "abc"}])
+    assert [case.compressor for case in chosen(options, "abc")] == AT_SCALE[1:2]
+    assert [case.compressor for case in chosen(options, "def")] == AT_SCALE[:2]
 
 
-def test_a_filter_that_no_compressor_matches_is_refused():
-    with pytest.raises(ValueError, match=r"no compressor contains 'nosuch'"):
-        Options(only=("nosuch",))
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"only": ("nosuch",)}, "no compressor contains 'nosuch'"),
+        ({"workers": (3,)}, r"powers of two from 2 on; got \(3,\)"),
+        ({"workers": (4,)}, r"workers of tpu must be some of \[8, .*\]; got \(4,\)"),
+        ({"bucket_mib": (16.0, 0.0)}, r"bucket_mib must be positive; got \(16.0, 0.0\)"),
+    ],
+)
+def test_invalid_options_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Options(**arguments)
+
+
+def test_without_buckets_there_are_whole_messages_only():
+    assert {case.buckets for case in of_platform("tpu", Options(bucket_mib=()))} == {""}

@@ -1,16 +1,28 @@
 """The plots are drawn from the rows of the files."""
 
-from benchmarks.compiled.plot import plot_bytes, plot_schedule
+from benchmarks.common.plotting import colour
+from benchmarks.compiled import plot
+from benchmarks.compiled.plot import plot_schedule
 
 
-def test_bytes_of_two_platforms(tmp_path):
-    about = {"compressor": "dense()", "buckets": "", "flags": "default", "wire_bytes": "1000"}
+def test_bytes_of_two_platforms(monkeypatch):
+    monkeypatch.setattr(plot, "save", lambda figure, path: figure)
+    about = {"buckets": "", "flags": "default", "wire_bytes": "1000000"}
+    compressors = {"cpu": ["dense()"], "tpu": ["dense()", "sign()"], "h100": ["qsgd(4)"]}
     rows = [
-        about | {"platform": platform, "workers": workers}
-        for platform in ("cpu", "tpu")
+        about | {"platform": platform, "workers": workers, "compressor": compressor}
+        for platform in compressors
+        for compressor in compressors[platform]
         for workers in ("8", "64")
     ]
-    assert plot_bytes(rows, tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    figure = plot.plot_bytes(rows, "plot.png")
+    assert [axes.get_title() for axes in figure.axes] == ["compiled for CPUs", "compiled for TPUs"]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["dense()", "sign()"]
+    for axes in figure.axes:
+        for line in axes.get_lines():
+            assert line.get_ydata().tolist() == [1.0, 1.0]
+            assert line.get_color() == colour(line.get_label())
 
 
 def test_a_schedule(tmp_path):

@@ -3,7 +3,7 @@
 from benchmarks.compiled.table import growth, launches, starts, table
 
 
-def row(compressor, workers, sent, temp="2.00", buckets="", flags="default"):
+def row(compressor, workers, sent, temp="2.00", buckets="", flags="default", commit="abc"):
     return {
         **{
             "platform": "cpu",
@@ -18,7 +18,7 @@ def row(compressor, workers, sent, temp="2.00", buckets="", flags="default"):
             "collectives": "1",
             "temp_copies": temp,
         },
-        **{"overlapping": "", "early": "", "backward_between": ""},
+        **{"overlapping": "", "early": "", "backward_between": "", "commit": commit},
     }
 
 
@@ -35,6 +35,14 @@ def test_each_row_is_compared_with_dense_on_the_same_workers():
 
 def test_rows_are_not_compared_with_dense_in_buckets():
     assert table([row("dense()", 8, 1, buckets="4"), row("sign()", 8, 1)])[1]["times_dense"] == ""
+
+
+def test_rows_of_another_commit_are_not_compared():
+    other = {"platform": "h100", "kernels": "925", "loops": "0", "early": "0", "compile_s": "19"}
+    rows = [row("dense()", 8, 1, commit="def") | other, row("sign()", 8, 1) | other]
+    assert table(rows)[1]["times_dense"] == ""
+    assert [one["compressor"] for one in launches(rows)] == ["`dense()`"]
+    assert growth([row("sign()", 8, 1), row("sign()", 64, 8, commit="def")]) == []
 
 
 def test_growth_is_from_8_workers_to_the_most():

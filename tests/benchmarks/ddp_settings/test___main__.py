@@ -1,11 +1,21 @@
 """DDP gets the settings with which it was the fastest."""
 
+import contextlib
 from unittest.mock import MagicMock
 
 import pytest
 
+from benchmarks.common import results
 from benchmarks.ddp_settings import __main__ as ddp_settings
-from benchmarks.ddp_settings.__main__ import RESULTS, TRIED, Options, fastest, measure, table
+from benchmarks.ddp_settings.__main__ import (
+    RESULTS,
+    TRIED,
+    Options,
+    fastest,
+    measure,
+    measure_all,
+    table,
+)
 from benchmarks.hosts.host_processes import Measured
 from benchmarks.time_to_accuracy import ddp
 from benchmarks.time_to_accuracy.ddp import Ddp
@@ -16,7 +26,8 @@ TASK = "CNN on MNIST"
 def test_every_setting_is_timed_at_every_rate_in_turns(monkeypatch):
     hosts, started = MagicMock(), []
 
-    def processes_of(task, method, seed, hosts, python, settings):
+    def processes_of(specification, hosts, python):
+        settings = specification.ddp
         started.append(settings)
         processes = MagicMock()
         processes.__enter__.return_value.ready.return_value = {"version": "torch 2", "python": "3"}
@@ -27,9 +38,8 @@ def test_every_setting_is_timed_at_every_rate_in_turns(monkeypatch):
         return processes
 
     monkeypatch.setattr(ddp_settings, "processes_of", processes_of)
-    dense = next(method for method in TRIED if method.name == "DDP, dense")
-    rows = measure(TASK, dense, hosts, Options(rounds=2, rate=("1gbit", "100mbit")))
-    tried = TRIED[dense]
+    rows = measure(TASK, "DDP, dense", hosts, Options(rounds=2, rate=("1gbit", "100mbit")))
+    tried = TRIED["DDP, dense"]
     assert started == [*tried, *tried[1:], tried[0]]
     assert len(rows) == 2 * len(tried)
     assert {row["step_ms"] for row in rows if "None" in row["settings"]} == {"10.00"}
@@ -39,19 +49,44 @@ def test_every_setting_is_timed_at_every_rate_in_turns(monkeypatch):
     assert line["1gbit: ms, and by default"] == "10.0 (20.0)"
 
 
+def row(settings, rate, ms):
+    names = {"task": TASK, "method": "DDP, dense"}
+    return names | {"settings": str(settings), "rate": rate, "step_ms": ms}
+
+
 def test_all_rates_count():
     rows = [
-        {
-            "task": TASK,
-            "method": "DDP, dense",
-            "settings": str(settings),
-            "rate": rate,
-            "step_ms": ms,
-        }
+        row(settings, rate, ms)
         for settings, both in ((Ddp(), (10, 100)), (Ddp(4), (8, 120)), (Ddp(16), (11, 80)))
         for rate, ms in zip(("1gbit", "100mbit"), both, strict=True)
     ]
     assert fastest(rows, TASK, "DDP, dense") == Ddp(16)
+    # Neither one that was timed at some of the rates, nor one that is not tried any more.
+    more = [row(Ddp(64), "1gbit", 5), *(row(Ddp(3), rate, 5) for rate in ("1gbit", "100mbit"))]
+    assert fastest(rows + more, TASK, "DDP, dense") == Ddp(16)
+
+
+def test_a_method_that_fails_is_named_and_the_others_are_not_repeated(tmp_path, monkeypatch):
+    def measure(task, method, hosts, options):
+        asked.append(method)
+        if "fp16" in method:
+            raise RuntimeError("worker 0 exited")
+        return [
+            row(settings, rate, 5.0) | {"method": method}
+            for settings in TRIED[method]
+            for rate in options.rate
+        ]
+
+    asked = []
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    monkeypatch.setattr(ddp_settings, "network", contextlib.nullcontext)
+    monkeypatch.setattr(ddp_settings, "measure", measure)
+    about = dict.fromkeys(("machine", "device", "command"), "") | {"commit": "abc"}
+    monkeypatch.setattr(ddp_settings, "environment", lambda: about)
+    for left in ([*TRIED], ["DDP, fp16 hook"]):
+        assert measure_all(Options(task=("CNN",))) == [f"{TASK}, DDP, fp16 hook: worker 0 exited"]
+        assert asked == left
+        asked.clear()
 
 
 def test_the_other_benchmarks_give_it_the_fastest_settings():
@@ -69,8 +104,14 @@ def test_settings_have_names_of_their_own():
 
 
 @pytest.mark.parametrize(
-    "changes", [{"parts": 0}, {"rounds": 0}, {"rate": ("fast",)}, {"task": ("x",)}]
+    ("changes", "message"),
+    [
+        ({"parts": 0}, "parts and rounds must be at least 1; got 0 and 1"),
+        ({"rounds": 0}, "parts and rounds must be at least 1; got 2 and 0"),
+        ({"rate": ("fast",)}, "a rate is a number"),
+        ({"task": ("x",)}, "no task contains 'x'"),
+    ],
 )
-def test_invalid_options_are_refused(changes):
-    with pytest.raises(ValueError, match=r"must|no task|rate"):
+def test_invalid_options_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
         Options(**changes)

@@ -1,6 +1,8 @@
 """Steps run in order, are recorded when they end, and go on after they were stopped."""
 
 import json
+import time
+from pathlib import Path
 
 import pytest
 
@@ -34,7 +36,7 @@ def called(tmp_path, monkeypatch):
     return file
 
 
-def test_steps_that_ended_are_not_repeated(called, capsys):
+def test_steps_that_succeeded_are_not_repeated(called, capsys):
     assert main(Options(minutes=5, any_device=True)) == 1
     names = [NAMES[0], NAMES[1], "resnet18 dense"]
     assert called.read_text().splitlines() == names
@@ -47,12 +49,32 @@ def test_steps_that_ended_are_not_repeated(called, capsys):
     assert (trained["test_accuracy"], trained["device"]) == ("0.5", "a card")
     shown = capsys.readouterr().out
     assert f"| {NAMES[1]} | with exit status 3 |" in shown
-    assert f"| {NAMES[-1]} | left |" in shown
+    assert f"| {NAMES[0]} | well |" in shown
 
-    assert main(Options(minutes=5, any_device=True)) == 0
-    assert called.read_text().splitlines() == names
+    # Only the step that failed runs again.
+    assert main(Options(minutes=5, any_device=True)) == 1
+    assert called.read_text().splitlines() == [*names, NAMES[1]]
     assert main(Options(minutes=5, any_device=True, again=True, only=("resnet18 dense",))) == 0
-    assert called.read_text().splitlines() == [*names, "resnet18 dense"]
+    assert called.read_text().splitlines() == [*names, NAMES[1], "resnet18 dense"]
+
+
+def test_a_step_with_other_arguments_is_another_one(called, monkeypatch, capsys):
+    made = [Step(NAMES[0], ("-c", "print('short')")), Step(NAMES[0], ("-c", "print('long')"))]
+    for step in made:
+        monkeypatch.setattr(gpu, "steps", lambda *_, step=step: [step])
+        assert main(Options(minutes=5, any_device=True)) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if line in ("short", "long")] == ["short", "long"]
+    assert [row["arguments"] for row in ENDED.read()] == [step.line for step in made]
+
+
+def test_the_place_of_pytorch_is_no_other_argument():
+    one, other, none = (
+        [step.line for step in steps(Path("runs"), python, 100)]
+        for python in (Path("/one/bin/python"), Path("/other/bin/python"), None)
+    )
+    assert one == other
+    assert {a for a, b in zip(one, none, strict=True) if a != b} == {one[1], one[2]}
 
 
 def test_a_step_is_stopped_in_time_and_goes_on_with_the_next_call(called, monkeypatch):
@@ -60,7 +82,23 @@ def test_a_step_is_stopped_in_time_and_goes_on_with_the_next_call(called, monkey
     monkeypatch.setattr(gpu, "steps", lambda *_: [Step(NAMES[0], ("-c", text))])
     monkeypatch.setattr(gpu, "LEAST_SECONDS", 1)
     monkeypatch.setattr(gpu, "SECONDS_TO_STOP", 0)
-    assert main(Options(minutes=1 / 30, any_device=True)) == 0
+    for _ in range(2):
+        begin = time.monotonic()
+        assert main(Options(minutes=1 / 30, any_device=True)) == 0
+        assert time.monotonic() - begin > 1
+        assert ENDED.read() == []
+
+
+def test_a_step_that_ignores_the_first_signal_gets_another(called, monkeypatch):
+    text = "import signal, time\nsignal.signal(15, lambda *_: signal.signal(15, signal.SIG_DFL))"
+    monkeypatch.setattr(
+        gpu, "steps", lambda *_: [Step(NAMES[0], ("-c", text + "\ntime.sleep(60)"))]
+    )
+    monkeypatch.setattr(gpu, "LEAST_SECONDS", 0)
+    monkeypatch.setattr(gpu, "SECONDS_TO_STOP", 1)
+    begin = time.monotonic()
+    assert main(Options(minutes=2 / 60, any_device=True)) == 0
+    assert time.monotonic() - begin < 30
     assert ENDED.read() == []
 
 
@@ -82,7 +120,7 @@ def test_minutes_that_are_no_time_are_refused(minutes):
 
 
 def test_every_training_run_has_a_config_and_a_folder_of_its_own(tmp_path):
-    training = [step for step in steps(tmp_path, None) if step.trains]
+    training = [step for step in steps(tmp_path, None, 100) if step.trains]
     folders = {step.arguments[step.arguments.index("--workdir") + 1] for step in training}
     assert len(training) == len(folders) == 4
     for step in training:

@@ -1,5 +1,7 @@
 """What agrees with the CPU, and what does not."""
 
+import jax
+import numpy as np
 import pytest
 
 import jaxcompress
@@ -46,3 +48,12 @@ def test_another_result_is_noticed(spoil, agrees, monkeypatch):
 def test_every_compressor_is_compared():
     assert len(COMPRESSORS) == len(set(COMPRESSORS)) > 40
     assert all(jaxcompress.parse(text) for text in COMPRESSORS)
+
+
+def test_the_second_result_depends_on_the_memory():
+    updates = {"matrix": np.random.default_rng(0).normal(size=(8, 64, 64)).astype(np.float32)}
+    remembers, forgets = (
+        agreement.reduced(text, updates, jax.devices("cpu")[0]).mean["matrix"]
+        for text in ("error_feedback(top_k(0.05))", "top_k(0.05)")
+    )
+    assert not np.allclose(remembers, forgets)

@@ -3,7 +3,6 @@
 import pytest
 
 from benchmarks.compression.table import results
-from benchmarks.gpu import table
 from benchmarks.gpu.steps import TRAINED
 from benchmarks.gpu.table import lines, trained
 
@@ -25,7 +24,6 @@ def row(stage, torch):
 @pytest.mark.parametrize(("torch", "shown"), [("2.00", "2.00"), ("", "–")])
 def test_a_line_has_the_local_path(torch, shown, tmp_path, monkeypatch):
     monkeypatch.setattr("benchmarks.common.results.FOLDER", tmp_path)
-    monkeypatch.setattr(table, "FOLDER", tmp_path)
     results("NVIDIA H100 80GB HBM3").save([row("local path", torch), row("encode", "")])
     (line,) = lines()
     assert list(line.values()) == [

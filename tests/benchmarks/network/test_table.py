@@ -7,8 +7,8 @@ from benchmarks.hosts.host_processes import Measured
 from benchmarks.network.methods import Method
 from benchmarks.network.table import (
     RESULTS,
-    beside_dense,
     headline,
+    merged,
     over_rounds,
     peers,
     profile,
@@ -27,15 +27,24 @@ def _folder(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "FOLDER", tmp_path)
 
 
-def merged(earlier, new):
+def after(earlier, new):
     """What the file holds after `new`, where it held `earlier`."""
     results.write_csv(RESULTS.name, earlier)
-    return beside_dense(RESULTS.merged(new))
+    return merged(RESULTS, new)
 
 
-def made(method="dense()", framework="jax", workers=2, rate="1gbit", step_ms=10.0, round_=0):
+def made(
+    method="dense()",
+    framework="jax",
+    workers=2,
+    rate="1gbit",
+    step_ms=10.0,
+    round_=0,
+    commit="abc",
+):
     found = FOUND | {"step": Measured([step_ms], *SENT)}
-    return row(Method(framework, method), workers, rate, round_, found, ABOUT)
+    one = row(Method(framework, method), workers, rate, round_, found, ABOUT)
+    return one | {"commit": commit}
 
 
 def test_a_row_holds_median_spread_and_ratios():
@@ -58,24 +67,44 @@ def test_without_compiled_bytes_the_payload_is_compared_with_requested_bytes():
 
 
 def test_a_new_row_takes_the_place_of_the_same_method_hosts_and_rate():
-    rows = merged([made(step_ms=10), made(workers=4)], [made(step_ms=20)])
+    rows = after([made(step_ms=10), made(workers=4)], [made(step_ms=20)])
     assert [(each["workers"], each["step_ms"]) for each in rows] == [(2, "20.0"), ("4", "10.0")]
 
 
 def test_a_round_has_rows_of_its_own():
-    rows = merged([made(step_ms=10), made(step_ms=20, round_=1)], [made(step_ms=30, round_=1)])
+    rows = after([made(step_ms=10), made(step_ms=20, round_=1)], [made(step_ms=30, round_=1)])
     assert [each["step_ms"] for each in rows] == ["10.0", "30.0"]
+
+
+def test_rounds_of_another_commit_make_way():
+    earlier = [made(round_=0), made(round_=1), made(rate="10gbit"), made("error_feedback(sign())")]
+    rows = after(earlier, [made(commit="def"), made(commit="def", round_=2)])
+    assert [(each["method"], each["rate"], each["round"], each["commit"]) for each in rows] == [
+        ("dense()", "1gbit", 0, "def"),
+        ("dense()", "1gbit", 2, "def"),
+        ("error_feedback(sign())", "1gbit", "0", "abc"),
+        ("dense()", "10gbit", "0", "abc"),
+    ]
+
+
+def test_only_rows_of_one_commit_are_compared():
+    sign = "error_feedback(sign())"
+    rows = after([made(step_ms=30)], [made(sign, step_ms=10, commit="def")])
+    assert [each["times_dense"] for each in rows] == ["1.00", ""]
+    assert peers([made(), made("DDP, dense", "torch", commit="def")], []) == []
+    mixed = [made(), made(round_=1, commit="def")]
+    assert [each["rounds"] for each in over_rounds(mixed)] == [1, 1]
 
 
 def test_a_row_is_compared_with_the_dense_average_of_its_round():
     sign = "error_feedback(sign())"
-    rows = merged([], [made(round_=0), made(step_ms=30, round_=1), made(sign, step_ms=5, round_=1)])
+    rows = after([], [made(round_=0), made(step_ms=30, round_=1), made(sign, step_ms=5, round_=1)])
     assert [each["times_dense"] for each in rows] == ["1.00", "1.00", "6.00"]
 
 
 def test_over_rounds_there_is_one_row_of_medians():
     steps = (30.0, 10.0, 11.25)
-    rows = merged([], [made(step_ms=step, round_=i) for i, step in enumerate(steps)])
+    rows = after([], [made(step_ms=step, round_=i) for i, step in enumerate(steps)])
     (one,) = over_rounds(rows)
     assert (one["step_ms"], one["min_ms"], one["max_ms"]) == ("11.2", "10.0", "30.0")
     assert (one["rounds"], one["interface_bytes"], one["backward_ms"]) == (3, "1010000", "")
@@ -85,7 +114,7 @@ def test_over_rounds_there_is_one_row_of_medians():
 
 
 def test_a_row_is_compared_with_the_better_dense_average_of_its_network():
-    rows = merged(
+    rows = after(
         [made(step_ms=10), made("DDP, dense", "torch", step_ms=30)],
         [made("DDP, fp16 hook", "torch", step_ms=5), made(rate="10gbit")],
     )
@@ -93,11 +122,11 @@ def test_a_row_is_compared_with_the_better_dense_average_of_its_network():
 
 
 def test_without_a_dense_row_there_is_no_comparison():
-    assert merged([], [made("error_feedback(sign())")])[0]["times_dense"] == ""
+    assert after([], [made("error_feedback(sign())")])[0]["times_dense"] == ""
 
 
 def test_rates_are_ordered_as_numbers_and_unknown_methods_last():
-    rows = merged(
+    rows = after(
         [made("gone()"), made(rate="10gbit"), made(rate="100mbit"), made("error_feedback(sign())")],
         [made()],
     )
@@ -111,7 +140,7 @@ def test_rates_are_ordered_as_numbers_and_unknown_methods_last():
 
 
 def test_every_row_is_shown():
-    assert [each["method"] for each in shown(merged([made()], [made("DDP, dense", "torch")]))] == [
+    assert [each["method"] for each in shown(after([made()], [made("DDP, dense", "torch")]))] == [
         "`dense()`",
         "DDP, dense",
     ]
@@ -121,7 +150,7 @@ def test_the_headline_has_a_line_for_each_method_and_a_column_for_each_rate():
     slow, fast = made(rate="100mbit", step_ms=100.0), made(step_ms=10.0)
     sign = made("error_feedback(sign())", rate="100mbit", step_ms=20.0)
     lines = headline(
-        merged([slow, fast, sign], [made(workers=4), made("DDP, dense", "torch", step_ms=12.0)])
+        after([slow, fast, sign], [made(workers=4), made("DDP, dense", "torch", step_ms=12.0)])
     )
     assert lines == [
         {

@@ -13,13 +13,13 @@ def test_settings_take_turns_and_a_row_is_of_one_step(monkeypatch):
     ms = {name: 100.0 * place for place, name in enumerate(SETTINGS, 1)}
     order = []
 
-    def started(hosts, python, module, text, settings):
+    def started(run, hosts, python, settings):
         (name,) = [each for each, one in SETTINGS.items() if one == settings]
         order.append(name)
         found = Measured([ms[name]] * 3, 0.0, 0.0, dict.fromkeys(process_settings.USED, 50.0))
         return MagicMock(**{"__enter__.return_value.measure.return_value": found})
 
-    monkeypatch.setattr(process_settings, "HostProcesses", started)
+    monkeypatch.setattr(process_settings, "processes_of", started)
     rows = measure(Options(task="transformer 4M", rounds=3), MEASURED[0], MagicMock(), "python")
     assert [row["settings"] for row in rows] == list(SETTINGS)
     assert [row["step_ms"] for row in rows] == ["10.00", "20.00", "30.00"]

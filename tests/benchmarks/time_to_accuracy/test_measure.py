@@ -29,8 +29,9 @@ def test_a_run_that_missed_it_has_no_time():
 
 @pytest.mark.parametrize("difference", [5e-4, 2e-3, float("nan")])
 def test_frameworks_that_train_differently_are_refused(difference, monkeypatch):
-    def processes_of(task, method, seed, hosts, python):
-        losses = [2.0 + (difference if method.framework == "torch" else 0.0)] * 20
+    def processes_of(specification, hosts, python):
+        torch = specification.method.framework == "torch"
+        losses = [2.0 + (difference if torch else 0.0)] * 20
         processes = MagicMock()
         measured = Measured([1.0], 0.0, 0.0, {}, {"losses": losses})
         processes.__enter__.return_value.measure.return_value = measured
@@ -44,6 +45,10 @@ def test_frameworks_that_train_differently_are_refused(difference, monkeypatch):
         return
     with pytest.raises(RuntimeError, match="do not train the same"):
         check_same_losses("CNN on MNIST", hosts, pythons)
+
+
+def test_the_runs_that_are_timed_again_are_methods():
+    assert set(measure.CHECKED) <= {method.label for method in METHODS}
 
 
 def test_steps_are_shared_by_the_rates():
