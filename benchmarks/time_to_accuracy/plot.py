@@ -18,7 +18,7 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
     """
     first = runs_of_the_least_seed(rows)
     networks = list(dict.fromkeys(map(_network, first)))
-    figure = Figure(figsize=(11, 2.9 * len(networks)), layout="constrained")
+    figure = Figure(figsize=(10, 2.4 * len(networks)), layout="constrained")
     panels = figure.subplots(len(networks), 2, squeeze=False)
     for pair, network in zip(panels, networks, strict=True):
         mine = [row for row in first if _network(row) == network]

@@ -13,7 +13,7 @@ from jaxcompress.ops.quantization import max_magnitude
 
 # Up to this rank Gram-Schmidt is a few vector operations, faster than any library call.
 FEW_COLUMNS = 4
-# A column of length 1 counts as dependent on others if less than this is left of it.
+# A column counts as dependent on others if less than this part of its length is left.
 DEPENDENT = 1e-5
 # Added to the Gram matrix of unit columns, so that a nearly singular one has a Cholesky factor.
 SHIFT = 1e-6
@@ -37,14 +37,14 @@ def gram_schmidt(matrix: Float32[Array, "... n r"], rows: Any = None) -> Float32
     counts = jnp.arange(matrix.shape[-2]) < (matrix.shape[-2] if rows is None else rows[..., 0])
     columns: list[jax.Array] = []
     for i in range(matrix.shape[-1]):
-        column = _orthogonal_part(_unit(matrix[..., i]), columns)
+        column = _scaled(matrix[..., i])
+        least = DEPENDENT * _length(column)
         # A replacement that is unlikely to depend on the columns, the same on every worker.
         other = jnp.cos((i + 1.7) * jnp.arange(1, matrix.shape[-2] + 1, dtype=matrix.dtype))
         other = jnp.where(counts, other, 0.0)
-        independent = _length(column) > DEPENDENT
-        column = jnp.where(
-            independent, _unit(column), _unit(_orthogonal_part(_unit(other), columns))
-        )
+        column, other = _orthogonal_part(column, columns), _orthogonal_part(other, columns)
+        # NaN compares as False, so a column that is not finite is replaced too.
+        column = jnp.where(_length(column) > least, column, other)
         columns.append(_unit(_orthogonal_part(column, columns)))
     return jnp.stack(columns, axis=-1) if columns else matrix
 
@@ -56,7 +56,7 @@ def cholesky_qr(matrix: Float32[Array, "... n r"]) -> Float32[Array, "... n r"]:
     the condition number; unit columns, a small shift and the repetitions compensate. Where they do
     not, as with dependent columns, it falls back to `householder_qr`.
     """
-    basis = jnp.swapaxes(_unit(jnp.swapaxes(matrix, -1, -2)), -1, -2)
+    basis = jnp.swapaxes(_unit(_scaled(jnp.swapaxes(matrix, -1, -2))), -1, -2)
     identity = jnp.eye(basis.shape[-1], dtype=basis.dtype)
     for shift in (SHIFT, SHIFT, 0.0):
         gram = _gram(basis) + shift * identity
@@ -122,10 +122,16 @@ def _orthogonal_part(column: jax.Array, others: list[jax.Array]) -> jax.Array:
     return column
 
 
-def _unit(rows: jax.Array) -> jax.Array:
-    """Vectors along the last axis scaled to length 1; zeros stay zeros."""
+def _scaled(rows: jax.Array) -> jax.Array:
+    """Vectors along the last axis divided by their largest magnitude; zeros stay zeros."""
     largest = max_magnitude(rows, axis=-1, keepdims=True)
-    rows = rows / jnp.where(largest > 0, largest, 1.0)
+    return rows / jnp.where(largest > 0, largest, 1.0)
+
+
+def _unit(rows: jax.Array) -> jax.Array:
+    """The same divided by their length, if the squares of their entries neither overflow nor
+    underflow, as those of `_scaled`.
+    """
     length = _length(rows)
     return rows / jnp.where(length > 0, length, 1.0)
 
