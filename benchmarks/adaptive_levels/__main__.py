@@ -71,7 +71,7 @@ def main(options: Options) -> None:
     """Runs one after the other, a seed after the other, saving after each."""
     about = environment()
     if options.over_time:
-        for task in options.task:
+        for task in options.task if options.measure else ():
             over_time.measure(task, options.seeds[0], about)
         print(over_time.draw())
         return

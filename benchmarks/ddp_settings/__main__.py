@@ -158,12 +158,12 @@ def timed(processes: HostProcesses, parts: int) -> list[float]:
 
 def fastest(rows: Sequence[Row], task: str, method: str) -> Ddp:
     """The settings with the least product of the times at all rates, of those that have them."""
-    times: dict[str, list[float]] = {}
+    times: dict[str, dict[str, float]] = {}
     for row in rows:
         if (row["task"], row["method"]) == (task, method) and row["settings"] in SETTINGS:
-            times.setdefault(row["settings"], []).append(float(row["step_ms"]))
-    rates = max(map(len, times.values()))
-    products = {name: math.prod(ms) for name, ms in times.items() if len(ms) == rates}
+            times.setdefault(row["settings"], {})[row["rate"]] = float(row["step_ms"])
+    rates = set().union(*times.values())
+    products = {name: math.prod(ms.values()) for name, ms in times.items() if ms.keys() == rates}
     return SETTINGS[min(products, key=lambda name: products[name])]
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks.gpu                       the next steps, for nine minutes
     python -m benchmarks.gpu --minutes 60 --torch-python PATH/bin/python
     python -m benchmarks.gpu --only resnet18       some steps
-    python -m benchmarks.gpu --minutes 0           what has ended and what is left
+    python -m benchmarks.gpu --no-measure          the tables, what has ended and what is left
 
 The steps:
 
@@ -56,6 +56,7 @@ SECONDS_TO_STOP = 60
 class Options:
     """Which steps, and for how long."""
 
+    measure: bool = True
     minutes: float = 9.0  # in which all steps of this call end or are stopped
     only: tuple[str, ...] = ()  # steps that contain one of these texts
     again: bool = False  # runs steps that have succeeded, too
@@ -75,7 +76,7 @@ class Options:
 
 def main(options: Options) -> int:
     """Runs steps until the time is over; 0 if none of them failed."""
-    if jax.default_backend() != "gpu" and not options.any_device:
+    if options.measure and jax.default_backend() != "gpu" and not options.any_device:
         print(
             f"benchmarks.gpu needs a GPU, and JAX has found {jax.devices()[0]}. Install the package"
             ' with ".[cuda12]" or ".[cuda13]".',
@@ -84,7 +85,7 @@ def main(options: Options) -> int:
         return 2
     about, end, failed = environment(), time.monotonic() + 60 * options.minutes, []
     all_steps = steps(options.runs, options.torch_python, options.epochs)
-    for step in all_steps:
+    for step in all_steps if options.measure else ():
         done = succeeded(step, about) and not options.again
         if done or not matches(step.name, options.only):
             continue

@@ -74,7 +74,7 @@ def _order(row: Row) -> tuple[str, int]:
 
 # A row per command that ended, and per training run that ended.
 ENDED = Results("gpu_steps.csv", ("arguments", "device"), _order)
-TRAINED = Results("gpu_training.csv", ("step", "device"), _order)
+TRAINED = Results("gpu_training.csv", ("step", "epochs", "device"), _order)
 
 
 def ended(step: Step, about: Row) -> Row | None:

@@ -50,7 +50,7 @@ class Options:
 
 def main(options: Options) -> None:
     """Trains, saves after each run, and prints the final losses."""
-    if jax.device_count() < WORKERS and jax.default_backend() == "cpu":
+    if options.measure and jax.device_count() < WORKERS and jax.default_backend() == "cpu":
         raise SystemExit(
             "benchmarks.memories creates virtual workers before JAX starts: run it as a program."
         )

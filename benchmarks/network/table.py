@@ -199,7 +199,7 @@ def headline(rows: Iterable[Row]) -> list[Row]:
             if (framework, method, rate) in found
         }
         any_rate = next(iter(ours.values()))
-        times = {rate: f"{each['step_ms']} ({each['times_dense']}×)" for rate, each in ours.items()}
+        times = {rate: _beside_dense(each) for rate, each in ours.items()}
         lines.append(
             {
                 "average by": _method(any_rate),
@@ -208,6 +208,12 @@ def headline(rows: Iterable[Row]) -> list[Row]:
             }
         )
     return lines
+
+
+def _beside_dense(each: Row) -> str:
+    """10.0 (1.20×), or 10.0 if no dense average was measured at its commit."""
+    ratio = f" ({each['times_dense']}×)" if each["times_dense"] else ""
+    return f"{each['step_ms']}{ratio}"
 
 
 def peers(rows: Sequence[Row], with_huge_pages: Sequence[Row]) -> list[Row]:

@@ -92,6 +92,8 @@ def test_only_rows_of_one_commit_are_compared():
     rows = after([made(step_ms=30)], [made(sign, step_ms=10, commit="def")])
     assert [each["times_dense"] for each in rows] == ["1.00", ""]
     assert peers([made(), made("DDP, dense", "torch", commit="def")], []) == []
+    (line,) = headline([each for each in rows if each["method"] == sign])
+    assert line["ms at 1 Gbit/s"] == "10.0"
     mixed = [made(), made(round_=1, commit="def")]
     assert [each["rounds"] for each in over_rounds(mixed)] == [1, 1]
 
