@@ -25,8 +25,9 @@ MATRICES = {
     "a zero column": FULL * np.float32([1, 0, 1, 1]),
     "zero": 0 * FULL,
     "rank one": np.outer(FULL[:, 0], [1, 2, 3, 4]).astype(np.float32),
-    "large": 1e15 * FULL,
-    "small": 1e-15 * FULL,
+    # Squares of the entries are infinite, and zero.
+    "large": np.float32(1e25) * FULL,
+    "small": np.float32(1e-25) * FULL,
 }
 
 
