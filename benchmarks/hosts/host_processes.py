@@ -18,7 +18,10 @@ from benchmarks.hosts.namespaces import Network
 TIMEOUT_SECONDS = 1800
 HEADER_BYTES = 14 + 20 + 32  # Ethernet, IP, and TCP with its time stamps
 # These variables would change what is measured.
-SET_BY_USERS = ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "PJRT_NPROC", "OMP_NUM_THREADS")
+SET_BY_USERS = (
+    *("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "PJRT_NPROC", "OMP_NUM_THREADS"),
+    *("MALLOC_ARENA_MAX", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"),
+)
 
 
 class Settings(NamedTuple):
@@ -28,15 +31,18 @@ class Settings(NamedTuple):
     memory: Mapping[str, str]  # variables of glibc
 
 
-# What `initialize_processes` sets for JAX. PyTorch gets it too.
-TUNED = Settings(
-    "SCHED_BATCH",
-    {
-        "MALLOC_ARENA_MAX": "1",
-        "MALLOC_MMAP_MAX_": "0",
-        "MALLOC_TRIM_THRESHOLD_": "1000000000000",
-    },
-)
+# By framework. What `initialize_processes` sets where no variable is given; PyTorch gets it too.
+TUNED = {
+    "jax": Settings("SCHED_BATCH", {}),
+    "torch": Settings(
+        "SCHED_BATCH",
+        {
+            "MALLOC_ARENA_MAX": "1",
+            "MALLOC_MMAP_MAX_": "0",
+            "MALLOC_TRIM_THRESHOLD_": "1000000000000",
+        },
+    ),
+}
 
 
 class Measured(NamedTuple):
@@ -66,7 +72,7 @@ class HostProcesses:
         python: str,
         module: str,
         argument: str,
-        settings: Settings = TUNED,
+        settings: Settings = TUNED["jax"],
     ):
         """Starts ``python -m module RANK WORKERS ADDRESS argument`` on each host.
 
@@ -176,7 +182,7 @@ def _start(
     """
     clean = {name: value for name, value in os.environ.items() if name not in SET_BY_USERS}
     # `initialize_processes` sets the policy where the platform is given.
-    platforms = "cpu" if settings.policy == TUNED.policy else ""
+    platforms = "cpu" if settings.policy == TUNED["jax"].policy else ""
     everything = os.sched_getaffinity(0)
     # A child inherits the cores and the policy of the thread that starts it.
     before = os.sched_getscheduler(0)

@@ -62,7 +62,7 @@ from benchmarks.common.filters import check_filters
 from benchmarks.common.pages import REPOSITORY, markdown, write_between, write_readme
 from benchmarks.common.results import Results, Row, write_csv
 from benchmarks.common.torch_python import runnable
-from benchmarks.hosts.host_processes import HostProcesses
+from benchmarks.hosts.host_processes import TUNED, HostProcesses
 from benchmarks.hosts.namespaces import FULL_SPEED, Network, bits_per_second, missing, network
 from benchmarks.network.methods import METHODS, Method, chosen
 from benchmarks.network.plot import plot
@@ -171,9 +171,9 @@ def measure(
         return
     python = str(options.torch_python) if method.framework == "torch" else sys.executable
     hosts.shape(FULL_SPEED)
-    with HostProcesses(
-        hosts, python, f"benchmarks.network.{method.framework}_worker", method.method
-    ) as processes:
+    module = f"benchmarks.network.{method.framework}_worker"
+    settings = TUNED[method.framework]
+    with HostProcesses(hosts, python, module, method.method, settings) as processes:
         about = processes.ready()
         processes.measure("step", warm_up=4, repeats=1)
         for rate in rates:

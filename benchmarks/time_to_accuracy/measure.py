@@ -151,8 +151,12 @@ def check_same_losses(task: str, hosts: Network, pythons: Mapping[str, str]) -> 
 
 
 def processes_of(
-    specification: Specification, hosts: Network, python: str, settings: Settings = TUNED
+    specification: Specification,
+    hosts: Network,
+    python: str,
+    settings: Mapping[str, Settings] = TUNED,
 ) -> HostProcesses:
-    """The workers of one run, started by the Python of their framework."""
-    module = f"benchmarks.time_to_accuracy.{specification.method.framework}_worker"
-    return HostProcesses(hosts, python, module, specification.text(), settings)
+    """The workers of one run, started by the Python of their framework, with its settings."""
+    framework = specification.method.framework
+    module = f"benchmarks.time_to_accuracy.{framework}_worker"
+    return HostProcesses(hosts, python, module, specification.text(), settings[framework])

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import sys
+from typing import Any
 
 import jax
 
@@ -11,18 +12,24 @@ M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8
 NEVER = -1
 # How a user of glibc chooses: MALLOC_ARENA_MAX=8, or GLIBC_TUNABLES=glibc.malloc.arena_max=8.
 CHOICES = ("arena_max", "mmap_max", "mmap_threshold", "trim_threshold")
+COMPILED = "/jax/core/compile/backend_compile_duration"
+# A shorter compilation leaves few blocks.
+LONG_SECONDS = 1.0
+SIZES = [2**power for power in range(20, 12, -1)]
 
 
 def keep_freed_memory() -> None:
     """Makes glibc keep freed memory for the next arrays (`initialize_processes`)."""
     if jax.config.values["jax_platforms"] != "cpu" or sys.platform != "linux" or _chosen():
         return
-    # Other C libraries have no mallopt.
-    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
-        mallopt(M_MMAP_MAX, 0)
-        mallopt(M_TRIM_THRESHOLD, NEVER)
+    libc = ctypes.CDLL(None)
+    # Other C libraries have no mallinfo2, nor has glibc before 2.33.
+    if hasattr(libc, "mallinfo2"):
+        libc.mallopt(M_MMAP_MAX, 0)
+        libc.mallopt(M_TRIM_THRESHOLD, NEVER)
         # In the heap of a thread, an array of 64 MiB or more is always mapped and unmapped.
-        mallopt(M_ARENA_MAX, 1)
+        libc.mallopt(M_ARENA_MAX, 1)
+        jax.monitoring.register_event_duration_secs_listener(_take_leftovers)
 
 
 def _chosen() -> bool:
@@ -31,4 +38,38 @@ def _chosen() -> bool:
     tunables = os.environ.get("GLIBC_TUNABLES", "")
     return any(
         f"MALLOC_{each.upper()}" in variables or f"malloc.{each}" in tunables for each in CHOICES
+    )
+
+
+def _take_leftovers(event: str, duration_secs: float, **_: Any) -> None:
+    """Takes the free blocks that a long compilation has left, so that no step searches them.
+
+    LLVM leaves tens of thousands, of all sizes. For each array glibc would look among them for the
+    smallest that fits. The blocks stay taken, but their pages go back to the kernel.
+    """
+    if event != COMPILED or duration_secs < LONG_SECONDS:
+        return
+    libc = ctypes.CDLL(None)
+    libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_size_t
+    libc.free.argtypes = [ctypes.c_size_t]
+    libc.sbrk.argtypes, libc.sbrk.restype = [ctypes.c_ssize_t], ctypes.c_size_t
+    libc.mallinfo2.restype = _Mallinfo2
+    libc.malloc_trim(0)
+    # From here to its end, the heap is one free block.
+    end = libc.sbrk(0) - libc.mallinfo2().keepcost
+    for size in SIZES:
+        while 0 < (block := libc.malloc(size)) < end:
+            pass
+        libc.free(block)
+
+
+class _Mallinfo2(ctypes.Structure):
+    """The struct of malloc.h."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks"),
+            *("uordblks", "fordblks", "keepcost"),
+        )
     )

@@ -31,7 +31,9 @@ def initialize_processes(
     memory of freed arrays for the next ones, in one heap for all threads, unless
     ``MALLOC_ARENA_MAX``, ``MALLOC_TRIM_THRESHOLD_`` or a similar variable is set. Otherwise the
     kernel would provide and clear large arrays page by page in every step. The process then never
-    shrinks below its largest size.
+    shrinks below its largest size. After a compilation of more than a second, the free blocks that
+    it has left are taken for good, so that no step searches them; their pages go back to the
+    kernel.
 
     Args:
       coordinator: ``"HOST:PORT"`` of process 0.

@@ -1,4 +1,4 @@
-"""Whether memory that is freed comes back without the kernel: counted by its page faults."""
+"""Whether freed memory comes back without the kernel, by its page faults, and without a search."""
 
 import platform
 import sys
@@ -54,3 +54,35 @@ def test_freed_memory_is_kept_on_cpus(mebibytes):
 )
 def test_nothing_is_changed_for_other_devices_or_against_the_user(setting):
     assert min(faults(100, setting)) > ROUNDS * 100 * PAGES_PER_MIB // 2
+
+
+# Prints the bytes in free blocks of the heap, but for the block at its end.
+COMPILED = """
+import ctypes, jax
+from jaxcompress.distributed import freed_memory
+libc = ctypes.CDLL(None)
+libc.mallinfo2.restype = freed_memory._Mallinfo2
+def free():
+    found = libc.mallinfo2()
+    print(found.fordblks - found.keepcost)
+def sorted_often(x):
+    for _ in range(20):
+        x = jax.numpy.sort(x[1:] * 2)
+    return x
+freed_memory.LONG_SECONDS = LIMIT
+jax.jit(sorted_often).lower(jax.numpy.ones(100)).compile()
+free()
+"""
+
+
+def printed_after_compiling(limit: float, more: str = "") -> list[int]:
+    """What one of two joined processes prints, if compilations of `limit` seconds count as long."""
+    port, body = free_port(), COMPILED.replace("LIMIT", str(limit)) + more
+    programs = [joined(body, process, 2, port) for process in (0, 1)]
+    return [int(line) for line in lines_of(run_together(programs))[0]]
+
+
+def test_the_blocks_that_a_long_compilation_leaves_are_not_searched():
+    (without,) = printed_after_compiling(limit=0.01)
+    (free,) = printed_after_compiling(limit=1_000)
+    assert 2 * without < free

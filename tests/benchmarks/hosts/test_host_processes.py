@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.hosts.host_processes import HostProcesses, Settings, _cores
+from benchmarks.hosts.host_processes import TUNED, HostProcesses, Settings, _cores
 from benchmarks.hosts.namespaces import Network
 
 WORKER = """
@@ -16,7 +16,7 @@ print("[Gloo] is connected")
 cores = sorted(os.sched_getaffinity(0))
 told = {"rank": rank, "workers": workers, "address": address, "cores": cores}
 told |= {"policy": os.sched_getscheduler(0), "platforms": os.environ["JAX_PLATFORMS"]}
-told["arenas"] = os.environ["MALLOC_ARENA_MAX"]
+told["arenas"] = os.environ.get("MALLOC_ARENA_MAX")
 print(json.dumps(told), flush=True)
 for line in sys.stdin:
     request = json.loads(line)
@@ -104,8 +104,8 @@ def test_every_worker_has_the_scheduling_policy(start, options, policy, platform
 
 
 def test_every_worker_has_the_variables_of_its_memory(start):
-    for options, arenas in [({}, "1"), ({"settings": UNTUNED}, "8")]:
-        with start("whole", **options) as processes:
+    for settings, arenas in [(TUNED["jax"], None), (TUNED["torch"], "1"), (UNTUNED, "8")]:
+        with start("whole", settings=settings) as processes:
             assert processes.ready()["arenas"] == arenas
 
 
