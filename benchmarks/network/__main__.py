@@ -66,18 +66,8 @@ from benchmarks.hosts.host_processes import TUNED, HostProcesses
 from benchmarks.hosts.namespaces import FULL_SPEED, Network, bits_per_second, missing, network
 from benchmarks.network.methods import METHODS, Method, chosen
 from benchmarks.network.plot import plot
-from benchmarks.network.table import (
-    HEADLINE_WORKERS,
-    HUGE_PAGES,
-    RESULTS,
-    headline,
-    merged,
-    over_rounds,
-    peers,
-    profile,
-    row,
-    shown,
-)
+from benchmarks.network.rows import HUGE_PAGES, RESULTS, merged, over_rounds, row
+from benchmarks.network.table import HEADLINE_WORKERS, headline, peers, profile, shown
 
 # glibc's malloc asks the kernel for huge pages.
 WITH_HUGE_PAGES = "glibc.malloc.hugetlb=1"

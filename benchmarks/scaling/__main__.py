@@ -34,7 +34,7 @@ from benchmarks.common.filters import check_filters, matches
 from benchmarks.common.pages import markdown
 from benchmarks.common.results import Results, Row, device_file, position, read_csv, write_csv
 from benchmarks.hosts.namespaces import bits_per_second, missing
-from benchmarks.network.table import over_rounds
+from benchmarks.network.rows import over_rounds
 from benchmarks.scaling.averaging import averaging, collectives
 from benchmarks.scaling.measure import (
     LOCAL_WORKERS,

@@ -23,12 +23,14 @@ def keep_freed_memory() -> None:
     if jax.config.values["jax_platforms"] != "cpu" or sys.platform != "linux" or _chosen():
         return
     libc = ctypes.CDLL(None)
-    # Other C libraries have no mallinfo2, nor has glibc before 2.33.
-    if hasattr(libc, "mallinfo2"):
+    # Other C libraries have no mallopt.
+    if hasattr(libc, "mallopt"):
         libc.mallopt(M_MMAP_MAX, 0)
         libc.mallopt(M_TRIM_THRESHOLD, NEVER)
         # In the heap of a thread, an array of 64 MiB or more is always mapped and unmapped.
         libc.mallopt(M_ARENA_MAX, 1)
+    # From glibc 2.33 on.
+    if hasattr(libc, "mallinfo2"):
         jax.monitoring.register_event_duration_secs_listener(_take_leftovers)
 
 

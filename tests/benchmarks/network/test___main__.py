@@ -10,7 +10,7 @@ from benchmarks.hosts.host_processes import Measured
 from benchmarks.network import __main__ as network
 from benchmarks.network.__main__ import Options, main
 from benchmarks.network.methods import Method
-from benchmarks.network.table import row
+from benchmarks.network.rows import row
 
 USED = {"user_ms": 3.0, "system_ms": 1.0, "page_faults": 7.0, "waits": 5.0, "preemptions": 2.0}
 
