@@ -41,8 +41,8 @@ def may_differ(x: jax.Array, axis_name: AxisName) -> bool:
 
 
 def platform() -> str:
-    """What the step that is being traced will run on, cpu, gpu or tpu: the devices of its mesh, or
-    those that JAX takes by default.
+    """The platform for which the step is being traced, cpu, gpu or tpu: that of its mesh, or JAX's
+    default.
     """
     device = jax.sharding.get_abstract_mesh().abstract_device
     return device.platform if device else jax.default_backend()

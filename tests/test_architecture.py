@@ -99,7 +99,10 @@ ROLES_OF_BENCHMARKS = {
 }
 
 # A name for one expression of other schemes.
-NAMED_EXPRESSIONS = {"jaxcompress/compressors/quantisers/eden.py"}
+NAMED_EXPRESSIONS = {
+    "jaxcompress/compressors/quantisers/eden.py",
+    "jaxcompress/compressors/sparsifiers/global_top_k.py",
+}
 
 # Tests of what no single file holds.
 TESTS_WITHOUT_A_FILE = {

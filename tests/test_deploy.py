@@ -57,6 +57,17 @@ def test_jobset_starts_the_training_program_with_options_that_it_knows():
     assert config.coordinator == f"{name}-{job['name']}-0-0.{name}:1234"
 
 
+def test_jobset_does_not_repeat_bad_input_or_divergence():
+    spec = job_set()["spec"]
+    (job,) = spec["replicatedJobs"]
+    (rule,) = job["template"]["spec"]["podFailurePolicy"]["rules"]
+    assert rule["action"] == "FailJob"
+    assert rule["onExitCodes"]["values"] == [1, 2]
+    (rule,) = spec["failurePolicy"]["rules"]
+    assert rule["action"] == "FailJobSet"
+    assert rule["onJobFailureReasons"] == ["PodFailurePolicy"]
+
+
 def test_sbatch_script_is_valid_shell():
     subprocess.run(["bash", "-n", str(DEPLOY / "train.sbatch")], check=True)
 

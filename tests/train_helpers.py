@@ -84,7 +84,11 @@ def train_together(*of_each: tuple[str, ...]) -> list:
     processes = [
         start(*arguments, *cluster, "--process-id", str(i)) for i, arguments in enumerate(of_each)
     ]
-    return [finish(process) for process in processes]
+    try:
+        return [finish(process) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
 
 
 def summary_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:

@@ -27,8 +27,9 @@ class Config:
     context: int = 64
     """Characters in an example of text, at least 1; ignored for images."""
     evaluate_on: Literal["test", "validation"] = "test"
-    """Examples of the evaluations. Settings are chosen on validation: of images a part of the
-    training data, on which the run does not train then. test_loss and its like are of these.
+    """The examples that the model is evaluated on. Use validation to choose settings: of images it
+    is the last tenth of the training data, which is then not trained on. test_loss and the other
+    test_ metrics refer to these examples.
     """
     model: str = "simple_cnn"
     """Model: for images simple_cnn, resnet8, resnet20, resnet18 or resnet50; for text lstm or
@@ -50,8 +51,9 @@ class Config:
     """
     compressor: str = "dense()"
     """How gradients are compressed and averaged, for example "error_feedback(top_k(0.01))"; dense()
-    does not compress. auto measures the links and the step, prints a plan and follows it: of those
-    that keep half of a first gradient and are within 5 % of the fastest, the one that keeps most.
+    does not compress. auto measures the links and the training step, and prints a plan. Among
+    compressors that keep at least half of a first gradient and are within 5 % of the fastest, it
+    takes the one that keeps most.
     """
     compressor_modules: tuple[str, ...] = ()
     """Python modules with compressors of your own, which compressor may name: with mine it may be
@@ -81,10 +83,10 @@ class Config:
         "onebit_lamb",
         "zero_one_adam",
     ] = "sgd"
-    """Update rule for the averaged gradient. muon is for kernels of two axes, with adamw for all
-    else. dgc is sgd with its momentum on each worker, before the compressor. onebit_adam,
-    onebit_lamb and zero_one_adam begin with dense steps, and then send their momentum by the
-    compressor, which needs an error memory: "error_feedback(sign())".
+    """Update rule for the averaged gradient. muon is for the matrices of dense and attention
+    layers, with adamw for all else. dgc is sgd with its momentum on each worker, before the
+    compressor. onebit_adam, onebit_lamb and zero_one_adam begin with dense steps, and then send
+    their momentum by the compressor, which needs an error memory: "error_feedback(sign())".
     """
     momentum: float = 0.9
     """Momentum of sgd, rmsprop and dgc, in [0, 1); not used by others."""
@@ -136,7 +138,9 @@ class Config:
     if a gradient is not finite.
     """
     seed: int = 0
-    """Seed of the initial parameters and of the order of the data; from 0 to 2**32 - 1."""
+    """Seed of the initial parameters, of the order and augmentation of the data, and of the
+    compressor; from 0 to 2**32 - 1.
+    """
     period: int | None = None
     """Steps that each worker takes by itself, with the optimizer above, between two averages of how
     far the workers have moved; at least 1. The compressor compresses these drifts, once a period.

@@ -100,10 +100,10 @@ def check_config(config: Config) -> None:
             "schedule=step changes the rate at decay_epochs; got none. Give --decay-epochs, or use"
             " --schedule constant."
         )
-    if config.optimizer == "dgc" and config.masking and config.nodes not in (None, 1):
+    if config.freeze_step is not None and config.optimizer in (*LOCAL_OPTIMIZERS, "dgc"):
         raise InputError(
-            f"masking with nodes={config.nodes} would leave dgc no momentum, since"
-            " hierarchical averaging sends a part of every entry. Use --no-masking."
+            f"freeze_step ends the dense steps of the optimizers that send their momentum; got"
+            f" {config.freeze_step} with optimizer={config.optimizer}. Leave it out."
         )
     if config.supervise:
         check_supervise(config)
@@ -131,13 +131,13 @@ def check_model_size(config: Config) -> None:
         value = getattr(config, field)
         if config.model != "transformer" and value != getattr(Config(), field):
             raise InputError(
-                f"{field} is of the transformer; got {field}={value} for {config.model}. Use"
-                " --model transformer, or omit it."
+                f"{field} is a setting of the transformer; got {value} with model={config.model}."
+                f" Use --model transformer, or leave out {field}."
             )
-    if config.optimizer == "muon" and config.scan_layers:
+    if config.optimizer == "onebit_lamb" and config.scan_layers:
         raise InputError(
-            "muon is for matrices, and scan_layers stacks those of all layers in one array. Use"
-            " another --optimizer, or --no-scan-layers."
+            "onebit_lamb has a trust ratio for each array, and scan_layers stacks those of all"
+            " layers in one. Use another --optimizer, or --no-scan-layers."
         )
 
 
@@ -184,8 +184,8 @@ def check_period(config: Config) -> None:
         for field in ("outer_optimizer", "outer_learning_rate", "outer_momentum"):
             if getattr(config, field) != getattr(Config(), field):
                 raise InputError(
-                    f"{field} is of the optimizer that runs once in a period; got"
-                    f" {getattr(config, field)!r} without one. Give --period, or omit it."
+                    f"{field} is a setting of the outer optimizer, which needs a period; got"
+                    f" {getattr(config, field)!r}. Give --period, or leave out {field}."
                 )
         return
     if config.outer_optimizer == "sgd" and config.outer_momentum != Config().outer_momentum:
@@ -230,8 +230,8 @@ def check_auto(config: Config) -> None:
     for field, (excludes, why) in excluded.items():
         if excludes:
             raise InputError(
-                f"compressor=auto excludes {field}={getattr(config, field)}, {why}. Name a"
-                " compressor, or omit it."
+                f"compressor=auto cannot be used with {field}={getattr(config, field)}, {why}."
+                f" Name a compressor, or leave out {field}."
             )
 
 

@@ -15,7 +15,7 @@ from train.startup import CHOOSING
 
 
 def adaptive_states(opt_state: Any) -> list[jaxcompress.AdaptiveState]:
-    """Every state of an `adaptive`, but those inside others."""
+    """Every state of an `adaptive` that is not inside another one."""
 
     def found(node):
         return isinstance(node, jaxcompress.AdaptiveState)

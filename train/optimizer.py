@@ -27,6 +27,16 @@ def local_momentum(config: Config, compressor: jaxcompress.Compressor) -> jaxcom
             f"--optimizer dgc has an error memory of its own; got {compressor!r}. Give it a"
             " compressor without one, as top_k(0.01)."
         )
+    if config.masking and not compressor.sparsifies:
+        raise ValueError(
+            "--optimizer dgc resets the velocity of every entry sent, and"
+            f" {compressor!r} sends a part of all: no momentum would be left. Use --no-masking."
+        )
+    if not compressor.contracts:
+        raise ValueError(
+            f"--optimizer dgc is unstable around {compressor!r}, whose error is as large as the"
+            " update. Use a compressor that contracts, such as int4() or top_k(0.01)."
+        )
     return jaxcompress.momentum_correction(
         compressor, config.momentum, config.nesterov, config.masking
     )
@@ -133,12 +143,28 @@ def is_kernel(params: Params) -> Params:
 
 
 def matrices(params: Params) -> Any:
-    """How Muon reads each parameter: kernels of two axes as matrices; None for all others."""
+    """How Muon reads each parameter as a matrix; None for those that it leaves to AdamW.
 
-    def numbers(kernel: bool, param: jax.Array) -> Any:
-        return optax.contrib.MuonDimensionNumbers() if kernel and param.ndim == 2 else None
+    Matrices are the kernels of dense layers, and those of attention, whose heads stand side by
+    side; with `scan_layers` one for each layer. Embeddings and the last layer, ``unembedding``, are
+    AdamW's, as `Jordan et al. <https://kellerjordan.github.io/posts/muon/>`_, 2024, advise, and so
+    are convolutions.
+    """
+    sides = {"query": (-3, (-2, -1)), "key": (-3, (-2, -1)), "value": (-3, (-2, -1))}
+    sides["out"] = ((-3, -2), -1)
 
-    return jax.tree.map(numbers, is_kernel(params), params)
+    def numbers(path: tuple, param: jax.Array) -> Any:
+        names = [jax.tree_util.keystr((key,), simple=True) for key in path]
+        layer = names[-2] if len(names) > 1 else ""
+        if names[-1] != "kernel" or layer == "unembedding":
+            return None
+        if layer in sides:
+            return optax.contrib.MuonDimensionNumbers(*sides[layer])
+        if param.ndim == 2 or layer.startswith("Dense"):
+            return optax.contrib.MuonDimensionNumbers(-2, -1)
+        return None
+
+    return jax.tree_util.tree_map_with_path(numbers, params)
 
 
 def make_schedule(config: Config, steps_per_epoch: int, total_steps: int) -> optax.Schedule:

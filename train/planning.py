@@ -8,6 +8,7 @@ import optax
 
 import jaxcompress
 from train.config import Config
+from train.console import say
 from train.processes import Mesh, axes_of, axes_of_rows, is_main_process
 from train.task import Batch
 
@@ -28,7 +29,7 @@ def planned_compressor(
     `optimizer` makes the chain of a compressor, and `batch` has this process's rows.
     """
     params, batch_stats = variables
-    _say(f"{config.name}: measuring links and steps, to choose a compressor")
+    say(config, "measuring links and steps, to choose a compressor")
     found = jaxcompress.plan(
         loss_fn,
         optimizer,
@@ -40,10 +41,6 @@ def planned_compressor(
         micro_batches=config.micro_batches,
         least_kept=LEAST_KEPT,
     )
-    _say(str(found))
-    return found.compressor
-
-
-def _say(text: str) -> None:
     if is_main_process():
-        print(text, file=sys.stderr, flush=True)
+        print(found, file=sys.stderr, flush=True)
+    return found.compressor

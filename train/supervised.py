@@ -1,4 +1,4 @@
-"""``python -m train`` as a supervisor starts it: told to end when the supervisor has ended.
+"""Runs ``python -m train`` as a child of the supervisor, and ends when the supervisor does.
 
 The first argument is the process number of the supervisor.
 """

@@ -34,7 +34,7 @@ def read_trained(workdir: str | Path) -> Trained:
     Raises:
       InputError: if the folder has no complete checkpoint, or the newest one is damaged.
     """
-    folder = Path(workdir).resolve() / "checkpoints"
+    folder = Path(workdir).expanduser().resolve() / "checkpoints"
     step = newest_complete_step(folder)
     if step is None:
         raise InputError(

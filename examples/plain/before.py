@@ -38,9 +38,9 @@ def main(folder, steps=200):
     images, labels = load_digits(return_X_y=True)
     images = np.float32(images) / 16
     mesh = jax.make_mesh((jax.device_count(),), ("data",), axis_types=(AxisType.Auto,))
-    params = jax.device_put(init(jax.random.key(0)), NamedSharding(mesh, P()))
+    params = init(jax.random.key(0))
     optimizer = optax.adamw(1e-2)
-    state = optimizer.init(params)
+    params, state = jax.device_put((params, optimizer.init(params)), NamedSharding(mesh, P()))
 
     @jax.jit
     def train_step(params, state, batch):

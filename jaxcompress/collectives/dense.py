@@ -12,8 +12,8 @@ from jaxcompress.base import AxisName, Codec, Compressor, Reduced, parseable
 from jaxcompress.collectives.fused import split_as
 from jaxcompress.ops.trees import array_bits, tree_bits
 
-# Each array has rounds of messages of its own, and each shared buffer a copy. Larger buffers are
-# faster with more workers, smaller ones with fewer: on CPUs 1 MiB is a good size for 2 and for 8.
+# An all-reduce of its own costs an array rounds of messages; a shared buffer costs a copy. Larger
+# buffers are faster with more workers, smaller ones with fewer: on CPUs 1 MiB is good for 2 and 8.
 SMALL_BITS = 8 * 2**20
 # Every entry is encoded on its own, so any chunk size works.
 CHUNK = 1024

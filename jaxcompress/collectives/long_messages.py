@@ -102,7 +102,7 @@ def _of_partner(words: Array, axis_name: AxisName, pairs: Pairs) -> Array:
 def _in_memory(words: UInt32[Array, "..."], axis_name: AxisName) -> UInt32[Array, "..."]:
     """`words` unchanged, which are computed once, however often they are read.
 
-    XLA may compute an array again where it is read, and round otherwise there. But what is
+    XLA may recompute an array where it is read, and round it differently there. But what is
     subtracted from a sum must be what was summed, to the bit. XLA computes the start of a loop
     once; this loop ends before its first round, and copies nothing.
     """
@@ -113,7 +113,7 @@ def _in_memory(words: UInt32[Array, "..."], axis_name: AxisName) -> UInt32[Array
 
 
 def _is_long(words: Array, least: int, axis_name: AxisName) -> bool:
-    """Whether it pays to send so many words otherwise than by one collective."""
+    """Whether the message is long enough for another route to pay."""
     # Over several axes, groups and permutes may count the workers in another order.
     one_axis = isinstance(axis_name, str)
     return words.size * WORD_BYTES >= least and one_axis and sends_by_gloo(axis_name)

@@ -27,7 +27,7 @@ def one_phase(inner: Compressor) -> Compressor:
 
     How it travels: the messages of all arrays in one buffer and one all-gather. A ring forwards
     each message of B bytes to ``W - 1`` others, so a worker sends ``(W - 1) B``. Two workers in
-    processes on CPUs send a long message otherwise, in as many bytes.
+    separate processes on CPUs exchange a long message by an all-reduce, which sends as many bytes.
 
     Guarantees: the law of `Reduced` up to rounding, and all that `inner` guarantees.
 

@@ -16,6 +16,7 @@ from jaxcompress.ops.quantization import (
     safe_scale,
     scaled,
     stochastic_round,
+    times_scale,
 )
 
 
@@ -81,8 +82,7 @@ def nuqsgd(bits: int, group: int = 512) -> Compressor:
         code = (codes & last).astype(jnp.int32)
         level = jnp.where(code > 0, _power_of_two(code - last), 0.0)
         signed = jnp.where(codes >> (bits - 1) == 1, -level, level)
-        value = in_groups(signed, group) * scale[:, None]
-        return value.ravel()[: like.size].reshape(like.shape).astype(like.dtype)
+        return times_scale(signed, scale, like, group)
 
     # With 2 or 3 bits, or in large groups, most entries lie below the smallest level.
     smallest = 2.0 ** (1 - last)

@@ -35,4 +35,6 @@ class JittedStep:
         return self._jitted(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_jitted":  # as while it is copied
+            raise AttributeError(name)
         return getattr(self._jitted, name)

@@ -59,13 +59,12 @@ def data_mesh(workers: int | None = None, axis_name: str = "data") -> Mesh:
     check_integer("workers", workers, 1, "the number of devices to use")
     if workers > len(devices):
         more = (
-            f"jaxcompress.virtual_cpu_workers({workers}) before the first array, or"
+            f"jaxcompress.virtual_cpu_workers({workers}) before the first array, or set"
             f" JAX_NUM_CPU_DEVICES={workers}"
         )
         raise ValueError(
             f"there are {len(devices)} {devices[0].platform} devices, and workers is a number from"
-            f" 1 to that; got {workers}."
-            + (f" On a CPU, {more}, makes more." if workers > 1 else "")
+            f" 1 to that; got {workers}." + (f" On a CPU, call {more}." if workers > 1 else "")
         )
     if jax.process_count() > 1 and workers != len(devices):
         raise ValueError(

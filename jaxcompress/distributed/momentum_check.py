@@ -1,4 +1,4 @@
-"""A momentum before the average and another one after it would multiply: the check against that."""
+"""Refuses a second momentum after the average: the two would multiply."""
 
 from typing import Any
 

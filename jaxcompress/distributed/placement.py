@@ -37,6 +37,8 @@ def replicate(tree: Any, mesh: AnyMesh) -> Any:
 def shard_batch(batch: Any, mesh: AnyMesh, axis_name: AxisName = "data") -> Any:
     """Splits a batch over the workers: from this process's rows to arrays of all processes' rows.
 
+    All processes must give equally many rows: nothing compares them.
+
     Args:
       batch: A tree of arrays, whose first axis counts this process's rows.
       mesh: The mesh.
@@ -96,7 +98,7 @@ def init_state(
     Raises:
       ValueError: if `optimizer` is no Optax transformation, if the mesh has no such axis, no
         devices, or no such memory, if a momentum follows `compress` with `momentum_correction`, if
-        parameters are sharded otherwise than `on_shards` was told, or if processes differ in
+        parameters are not sharded as `on_shards` was told, or if processes differ in
         parameters, seeds, versions, or settings of JAX that change numbers.
     """
     if isinstance(mesh, AbstractMesh):

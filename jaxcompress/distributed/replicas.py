@@ -18,7 +18,7 @@ from jaxcompress.ops.trees import path_text
 def assert_replicas_equal(tree: Any, mesh: AnyMesh) -> None:
     """Compares the copies of every array of `tree` that the devices of `mesh` hold.
 
-    Copies differ if processes began with other parameters, if a processor rounds otherwise than
+    Copies differ if processes began with other parameters, if a processor rounds differently from
     another, or if a bit of a memory has flipped. Training then goes on silently, with workers that
     have different models.
 

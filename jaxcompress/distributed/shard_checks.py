@@ -44,7 +44,7 @@ def check_sizes(
 
 
 def check_placed(params: Any, specs: dict[KeyPath, P]) -> None:
-    """ValueError if an array is sharded otherwise than `specs`, by path, say: a step would move it.
+    """ValueError if an array is not sharded as `specs` say by its path: a step would move it.
 
     Arrays that are not sharded at all may still be placed.
     """

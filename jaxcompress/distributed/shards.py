@@ -15,7 +15,6 @@ from jaxcompress._compat import automatic_axes
 from jaxcompress.base import Compressor
 from jaxcompress.distributed.shard_checks import (
     axes_of,
-    check_model_axes,
     check_not_averaged,
     check_same_tree,
 )
@@ -71,7 +70,7 @@ def on_shards(
     Raises:
       ValueError: if `link` is not a link, an array is not placed on a mesh, arrays are on different
         meshes, or an axis of the mesh is not of the type `Auto`. In `init_state`, if an array is
-        sharded over an axis of the workers, or otherwise than `params` says. While tracing, if
+        sharded over an axis of the workers, or not as `params` says. While tracing, if
         `link` averages over an axis of the model.
 
     Example:
@@ -172,7 +171,7 @@ def _check_state(state: Any, expected: list[PerShard]) -> None:
             for each in (found, expected)
         )
         raise ValueError(
-            "the state of on_shards is of parameters that are sharded otherwise: over the axes"
+            "the state of on_shards is of parameters that are sharded differently: over the axes"
             f" {had}, and this link needs {needed}; or by other specs. Make it by init_state."
         )
 
@@ -246,5 +245,10 @@ def _model_axes(groups: Iterable[tuple[str, ...]]) -> frozenset[str]:
     """The axes of the mesh around a step that are not those of its workers."""
     model = frozenset(automatic_axes())
     for axes in groups:
-        check_model_axes("a parameter", P(axes), tuple(set(axes) - model))
+        if not model.issuperset(axes):
+            raise ValueError(
+                f"the model is sharded over {', '.join(axes)}, and this step shards over"
+                f" {', '.join(sorted(model)) or 'nothing'}: make the step with the mesh of the"
+                " parameters, and with the axes of its workers only."
+            )
     return model

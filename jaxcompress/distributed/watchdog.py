@@ -86,6 +86,7 @@ class Watchdog:
         # All processes enter the same blocks, in one order; each has rows of its own.
         self._folder = f"{_FOLDER}/{next(_blocks)}"
         self._closed, self._ending = threading.Event(), threading.Lock()
+        self._exchanging = threading.Lock()  # no earlier row overwrites a later one
         self._leaving = threading.Event()  # the main thread ends this process
         self._beat, self._step, self._end = 0, -1, None
         now = time.monotonic()
@@ -137,9 +138,10 @@ class Watchdog:
             self._closed.wait(_BEAT_SECONDS)
 
     def _exchange(self) -> None:
-        self._beat += 1
-        row = json.dumps(_Row(self._beat, self._step, self._end))
-        self._client.key_value_set(f"{self._folder}/{self._rank}", row, allow_overwrite=True)
+        with self._exchanging:
+            self._beat += 1
+            row = json.dumps(_Row(self._beat, self._step, self._end))
+            self._client.key_value_set(f"{self._folder}/{self._rank}", row, allow_overwrite=True)
         for name, text in self._client.key_value_dir_get(self._folder):
             rank, found = int(name.rpartition("/")[2]), _Row(*json.loads(text))
             if rank != self._rank and found != self._rows.get(rank):

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from jaxcompress._compat import platform, varying_axes
+from jaxcompress.ops.matrix_view import low_rank_shape
 from jaxcompress.ops.orthogonal import METHODS, method_of, orthonormal, unit_columns
 
 # Up to this rank, P Q^T is a sum of outer products, which XLA fuses into its use. Above, it is a
@@ -24,6 +25,29 @@ def check_method(orthogonalize: Any) -> None:
             f"orthogonalize is a method, one of {', '.join(map(repr, ('auto', *METHODS)))}; got"
             f" {orthogonalize!r}."
         )
+
+
+def as_matrices(updates: Any, batch_axes: int = 0) -> Any:
+    """Every array as a batch of matrices, float32 (batch, n, m)."""
+    return jax.tree.map(
+        lambda x: x.astype(jnp.float32).reshape(low_rank_shape(x, batch_axes)), updates
+    )
+
+
+def factor_shapes(updates: Any, rank: int, batch_axes: int = 0) -> tuple[Any, Any]:
+    """The shapes of the left factors of all arrays, (batch, n, r), and of the right, (batch, m, r).
+
+    ``r = min(rank, n, m)``.
+    """
+
+    def shapes_of(side):
+        def one(x):
+            batch, *sides = low_rank_shape(x, batch_axes)
+            return jax.ShapeDtypeStruct((batch, sides[side], min(rank, *sides)), jnp.float32)
+
+        return jax.tree.map(one, updates)
+
+    return shapes_of(0), shapes_of(1)
 
 
 def orthonormal_tree(factors: Any, method: str) -> Any:

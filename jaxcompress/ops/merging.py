@@ -76,7 +76,7 @@ def join(arrays: list[jax.Array]) -> jax.Array:
 
 
 def joinable(arrays: list[jax.Array]) -> bool:
-    """Whether there are several, of one dtype, that vary alike; and 32 bits count all entries."""
+    """Whether there are several, of one dtype, that vary alike; and int32 counts all entries."""
     entries = JOINED_ROW * sum(joined_rows(x.size) for x in arrays)
     alike = {(x.dtype, varying_axes(x)) for x in arrays}
     return len(arrays) > 1 == len(alike) and 0 < entries <= LARGEST_SIZE

@@ -102,6 +102,7 @@ def unit_columns(
 ) -> Float32[Array, "... m r"]:
     """Scales columns to length 1, and replaces those that are zero or not finite, drawn from `key`.
 
+    So it does with columns whose square sum is below the normal range or overflows.
     Of each matrix only the first `rows` (... 1 1) count.
     Without the replacement, one all-zero gradient would set a warm start to zero for good.
     """

@@ -15,7 +15,7 @@ from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.bitpacking import pack, unpack
 
 Axis = int | tuple[int, ...] | None
-MOST_IN_GROUP = 2**48  # of more, the largest of normal numbers cannot be computed
+MOST_IN_GROUP = 2**48  # of more, the probability in `typical_absmax` rounds to 1
 
 
 def max_magnitude(x: Inexact[Array, "..."], axis: Axis = None, keepdims: bool = False) -> jax.Array:
@@ -72,10 +72,12 @@ def absmax(groups: Float32[Array, "groups group"]) -> Float32[Array, "groups 1"]
 
 
 def group_norms(groups: Float32[Array, "groups group"]) -> Float32[Array, "groups 1"]:
-    """The 2-norm of each group, without overflow or underflow of the squares."""
-    largest = absmax(groups)
+    """The 2-norm of each group, without overflow or underflow; NaN if an entry is not finite."""
+    largest = jnp.minimum(absmax(groups), LARGEST)
     unit = groups / jnp.where(largest == 0, 1.0, largest)
-    return largest * jnp.sqrt(jnp.sum(unit**2, axis=1, keepdims=True))
+    norm = jnp.sqrt(jnp.sum(unit**2, axis=1, keepdims=True))
+    finite = jnp.minimum(largest * norm, jnp.finfo(jnp.float32).max)
+    return jnp.where(jnp.isfinite(norm), finite, jnp.nan)
 
 
 def row_sums(
@@ -135,7 +137,14 @@ def from_levels(
     """``level * scale / s``, in the shape and dtype of `like`."""
     steps = steps_of(bits)
     levels = unpack(words, bits, like.size).astype(jnp.float32) - steps
-    value = in_groups(levels, group) * (scale[:, None] / steps)
+    return times_scale(levels, scale / steps, like, group)
+
+
+def times_scale(
+    values: Float32[Array, " entries"], scale: Float32[Array, " groups"], like: Any, group: int
+) -> jax.Array:
+    """Each value times the scale of its group, in the shape and dtype of `like`."""
+    value = in_groups(values, group) * scale[:, None]
     return value.ravel()[: like.size].reshape(like.shape).astype(like.dtype)
 
 

@@ -89,11 +89,17 @@ def subtract_from(x: jax.Array, decoded: Any) -> jax.Array:
     return decoded.subtract_from(x) if isinstance(decoded, Sparse | SparseRows) else x - decoded
 
 
+def put(values: jax.Array, indices: jax.Array, x: jax.Array) -> jax.Array:
+    """`x` with these values at these indices of the flattened array, which are unique."""
+    flat = x.ravel().at[indices].set(values.astype(x.dtype), unique_indices=True)
+    return flat.reshape(x.shape)
+
+
 def check_size(size: int) -> None:
-    """ValueError if 32 bits do not count the entries of an array."""
+    """ValueError if int32 does not count the entries of an array."""
     if size > LARGEST_SIZE:
         raise ValueError(
-            f"an array of {size} entries has indices beyond 32 bits; the most is {LARGEST_SIZE}."
+            f"an array has {size} entries, more than int32 counts; the most is {LARGEST_SIZE}."
             " Split the parameter, or leave it dense: partition({'small': …, 'large': dense()}, …)."
         )
 

@@ -94,7 +94,9 @@ def plan(
       overlap: The share of the gradient's time behind which communication hides, from 0 to 1. XLA
         on CPUs hides none. On GPUs the backward pass is about 2/3, if the step sends in buckets.
       least_kept: The least share of the gradient's energy that a first step must send, in every
-        kind of array, such as matrices or biases; candidates below it are shown and not chosen.
+        kind of array, such as matrices or biases; candidates below it are shown and not chosen. It
+        is measured on one worker alone: there `hierarchical` sends all, and `int_sum` has more
+        levels than among many. The momentum that `ef21_sgdm` holds back counts as lost.
       network_share: The share of the time that averaging may take, for `Plan.period`.
       micro_batches: As for `make_train_step`.
       repeats: Timed runs of each program.

@@ -73,7 +73,7 @@ def partition(compressors: dict[str, Compressor], labels: Callable[[Any], Any]) 
         if label not in list(compressors):  # which compares what has no hash, too
             raise ValueError(
                 f"the array {path_text(path)!r} is labelled {label!r}; partition knows"
-                f" {sorted(compressors)}."
+                f" {list(compressors)}."
             )
 
     def init(key, params):

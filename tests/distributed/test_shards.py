@@ -223,6 +223,16 @@ def test_a_step_keeps_all_placements():
         assert x.sharding.is_equivalent_to(first, x.ndim)
 
 
+def test_a_step_of_another_mesh_than_that_of_the_parameters_is_refused():
+    mesh = mesh_of(2, 4)
+    params = params_on(mesh)
+    optimizer = optax.chain(on_shards(compress(top_k(0.1)), params), optax.sgd(0.1))
+    state = jaxcompress.init_state(optimizer, params, mesh)
+    step = jaxcompress.make_train_step(loss_fn, optimizer, jaxcompress.data_mesh(2))
+    with pytest.raises(ValueError, match="sharded over model, and this step shards over nothing"):
+        jax.eval_shape(step, params, state, {}, {"x": np.ones((8, 40)), "y": np.ones((8, 24))})
+
+
 def test_extra_stays_replicated():
     mesh = mesh_of(2, 4)
     params = params_on(mesh)

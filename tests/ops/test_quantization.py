@@ -72,6 +72,13 @@ def test_norms_do_not_overflow_or_vanish(size):
     np.testing.assert_allclose(absmax(-jnp.asarray(rows)), rows[:, :1])
 
 
+def test_norms_of_entries_near_the_largest_float_are_finite_and_of_others_nan():
+    rows = jnp.array([[1.0, -3e38], [3e38, 3e38], [jnp.inf, 1.0], [jnp.nan, 1.0]])
+    largest = np.finfo(np.float32).max
+    expected = [[3e38], [largest], [np.nan], [np.nan]]
+    np.testing.assert_allclose(group_norms(rows), expected, rtol=1e-6)
+
+
 def test_norms_of_zeros_are_zero():
     assert group_norms(jnp.zeros((1, 4))).tolist() == absmax(jnp.zeros((1, 4))).tolist() == [[0]]
 

@@ -50,7 +50,11 @@ CASES = {
     ),
     "masking between nodes": (
         ["--optimizer", "dgc", "--nodes", "2", "--compressor", "hierarchical(dense(), top_k(0.1))"],
-        ["masking with nodes=2 would leave dgc no momentum", "--no-masking"],
+        ["dgc resets the velocity of every entry sent", "Use --no-masking"],
+    ),
+    "dgc around noise": (
+        ["--optimizer", "dgc", "--no-masking", "--compressor", "qsgd(2, norm='l2')"],
+        ["dgc is unstable around qsgd(2, norm='l2')", "such as int4() or top_k(0.01)"],
     ),
     "half a cluster": (["--num-processes", "2"], ["go together"]),
     "process": (
@@ -63,14 +67,18 @@ CASES = {
     ),
     "size of another model": (
         ["--model", "lstm", "--dataset", "tiny_shakespeare", "--layers", "4"],
-        ["layers is of the transformer; got layers=4 for lstm", "--model transformer"],
+        ["layers is a setting of the transformer; got 4 with model=lstm", "--model transformer"],
     ),
-    "muon with stacked layers": (
+    "freeze step of another optimizer": (
+        ["--optimizer", "adam", "--freeze-step", "500"],
+        ["freeze_step ends the dense steps", "got 500 with optimizer=adam"],
+    ),
+    "onebit_lamb with stacked layers": (
         [
             *("--model", "transformer", "--dataset", "tiny_shakespeare"),
-            *("--optimizer", "muon", "--scan-layers"),
+            *("--optimizer", "onebit_lamb", "--scan-layers"),
         ],
-        ["muon is for matrices", "--no-scan-layers"],
+        ["onebit_lamb has a trust ratio for each array", "--no-scan-layers"],
     ),
     "steps without epochs": (["--schedule", "step"], ["decay_epochs; got none", "constant"]),
     "workers of processes": (

@@ -1,5 +1,7 @@
 """The optimizer of a run: learning rate, weight decay, clipping, and the choices."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +13,7 @@ from jaxcompress.feedback.momentum_correction import MomentumCorrectionState
 from jaxcompress.transform import CompressState
 from train.config import Config
 from train.models.build_model import build_model
-from train.optimizer import is_kernel, local_momentum, make_chain, make_schedule
+from train.optimizer import is_kernel, local_momentum, make_chain, make_schedule, matrices
 from train.task import init_model
 
 PER_EPOCH, TOTAL = 10, 100
@@ -51,18 +53,22 @@ def test_decays_at_one_step_are_both_taken():
     np.testing.assert_allclose(falling[[39, 40]], [0.5, 0.005], rtol=1e-6)
 
 
-def of_transformer(scan_layers: bool) -> dict[str, bool]:
-    """Which parameters of a transformer decay, by path."""
+def transformer(scan_layers: bool) -> Any:
+    """The parameters of a transformer."""
     size = {"width": 16, "layers": 2, "heads": 2, "scan_layers": scan_layers}
     model = build_model("transformer", 65, (8,), transformer_size=size)
-    params = init_model(model, {"inputs": np.zeros((1, 8), np.int32)}, 0)[0]
-    flat = jax.tree_util.tree_flatten_with_path(is_kernel(params))[0]
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): found for path, found in flat}
+    return init_model(model, {"inputs": np.zeros((1, 8), np.int32)}, 0)[0]
+
+
+def by_path(tree: Any) -> dict[str, Any]:
+    """The leaves of a tree, by their path as text."""
+    flat = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in flat}
 
 
 @pytest.mark.parametrize("scan_layers", [False, True])
 def test_only_kernels_and_embeddings_decay(scan_layers):
-    found = of_transformer(scan_layers)
+    found = by_path(is_kernel(transformer(scan_layers)))
     assert {path.split("/")[-1] for path, decays in found.items() if not decays} == {
         "bias",
         "scale",
@@ -95,6 +101,29 @@ def test_muon_takes_matrices_and_all_kernels_decay():
     assert np.all(np.abs(singular / np.sqrt(6 / 4) - 1) < 0.5)
     for name, x in (("bias", update["dense"]["bias"]), ("kernel", update["conv"]["kernel"])):
         np.testing.assert_allclose(np.abs(x), np.abs(x).max(), rtol=1e-3, err_msg=name)
+
+
+@pytest.mark.parametrize("scan_layers", [False, True])
+def test_muon_takes_the_matrices_of_hidden_layers(scan_layers):
+    params = transformer(scan_layers)
+    muon = optax.contrib.muon(1.0, muon_weight_dimension_numbers=matrices)
+    grads = jax.tree.map(lambda x: jax.random.normal(jax.random.key(x.size), x.shape), params)
+    updates, _ = muon.update(grads, muon.init(params), params)
+    for path, x in by_path(updates).items():
+        *_, layer, name = ("", *path.split("/"))
+        if name in ("bias", "scale"):  # a vector is its own direction
+            continue
+        stacked = x if scan_layers and "blocks" in path else x[None]
+        if layer == "out":
+            matrix = stacked.reshape(len(stacked), -1, x.shape[-1])
+        else:
+            matrix = stacked.reshape(len(stacked), stacked.shape[1], -1)
+        is_muons = name == "kernel" and layer != "unembedding"
+        # Adam's first step has equal magnitudes, Muon's nearly equal singular values.
+        assert (np.abs(x).max() > 1.1 * np.abs(x).min()) == is_muons, path
+        if is_muons:
+            singular = np.linalg.svd(matrix, compute_uv=False)
+            assert singular.max() < 4 * singular.min(), path
 
 
 @pytest.mark.parametrize("masking", [True, False])

@@ -89,5 +89,5 @@ def test_two_processes_follow_one_plan():
     ],
 )
 def test_runs_that_cannot_be_planned_are_refused(changes, field):
-    with pytest.raises(InputError, match=f"compressor=auto excludes {field}"):
+    with pytest.raises(InputError, match=f"compressor=auto cannot be used with {field}"):
         train(dataclasses.replace(AUTO, **changes))

@@ -54,7 +54,7 @@ def sparse(
     """
     values = codecs.value_codec_of("a sparsifier", inner, "top_k(0.01, inner=qsgd(8))")
 
-    # A few entries are alike in size, and the noise of `inner` is small beside them.
+    # The few largest entries have similar sizes, so the noise of `inner` is smaller than they are.
     row = block or 1024
     contracts = inner.contracts or 10 * kept(row) <= row
     compressor = gathered(_codec(select, values, kept, block), contracts=contracts)

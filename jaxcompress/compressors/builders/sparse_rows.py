@@ -10,7 +10,7 @@ from jaxcompress.base import Codec, Compressor
 from jaxcompress.collectives.gathered import gathered
 from jaxcompress.ops import codecs
 from jaxcompress.ops.index_coding import decode_indices, encode_indices
-from jaxcompress.ops.quantization import max_magnitude
+from jaxcompress.ops.quantization import LARGEST, max_magnitude
 from jaxcompress.ops.selection import num_kept, sorted_top_k_indices
 from jaxcompress.ops.sparse_array import SparseRows
 
@@ -68,5 +68,5 @@ def sparse_rows(
 def _squared_norms(rows: jax.Array) -> jax.Array:
     """Squared 2-norms of entries over the largest, so that no square overflows or vanishes."""
     wide = rows.astype(jnp.float32)
-    largest = max_magnitude(wide)
+    largest = jnp.minimum(max_magnitude(wide), LARGEST)
     return jnp.sum((wide / jnp.where(largest > 0, largest, 1.0)) ** 2, axis=1)

@@ -11,7 +11,9 @@ from jaxcompress.base import Compressor, Reduced, parseable
 from jaxcompress.collectives.dense import dense
 from jaxcompress.ops.argument_checks import check_integer, check_stateless
 from jaxcompress.ops.low_rank import (
+    as_matrices,
     check_method,
+    factor_shapes,
     keep_finite,
     orthonormal_tree,
     product,
@@ -20,7 +22,6 @@ from jaxcompress.ops.low_rank import (
     times,
     transposed_times,
 )
-from jaxcompress.ops.matrix_view import low_rank_shape
 
 
 class ACPSGDState(NamedTuple):
@@ -79,16 +80,8 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
     check_method(orthogonalize)
     check_stateless("acp_sgd", inner)
 
-    def left(x):
-        batch, n, m = low_rank_shape(x)
-        return jax.ShapeDtypeStruct((batch, n, min(rank, n, m)), jnp.float32)
-
-    def right(x):
-        batch, n, m = low_rank_shape(x)
-        return jax.ShapeDtypeStruct((batch, m, min(rank, n, m)), jnp.float32)
-
     def init(key, params):
-        p, q = jax.tree.map(left, params), jax.tree.map(right, params)
+        p, q = factor_shapes(params, rank)
         keys = jax.random.split(key, 4)
         inner_states = (inner.init(keys[2], p), inner.init(keys[3], q))
         return ACPSGDState(
@@ -99,7 +92,7 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
         )
 
     def reduce(key, updates, state, axis_name):
-        matrices = jax.tree.map(lambda x: x.astype(jnp.float32).reshape(low_rank_shape(x)), updates)
+        matrices = as_matrices(updates)
         fresh_key, inner_key = jax.random.split(key)
 
         def send_left(state):
@@ -129,8 +122,6 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
         return reduced, new._replace(turn=1 - state.turn)
 
     def message_bits(params):
-        p_bits = inner.message_bits(jax.tree.map(left, params))
-        q_bits = inner.message_bits(jax.tree.map(right, params))
-        return jax.tree.map(max, p_bits, q_bits)
+        return jax.tree.map(max, *map(inner.message_bits, factor_shapes(params, rank)))
 
     return Compressor(init, reduce, message_bits, contracts=inner.contracts)

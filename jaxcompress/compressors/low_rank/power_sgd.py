@@ -9,7 +9,9 @@ from jaxcompress.base import Compressor, Reduced, parseable
 from jaxcompress.collectives.dense import dense
 from jaxcompress.ops.argument_checks import check_integer, check_stateless
 from jaxcompress.ops.low_rank import (
+    as_matrices,
     check_method,
+    factor_shapes,
     keep_finite,
     orthonormal_tree,
     product,
@@ -18,7 +20,6 @@ from jaxcompress.ops.low_rank import (
     times,
     transposed_times,
 )
-from jaxcompress.ops.matrix_view import low_rank_shape
 from jaxcompress.routing.whole_model import whole_model
 
 
@@ -92,23 +93,13 @@ def power_sgd(
     check_method(orthogonalize)
     check_stateless("power_sgd", inner)
 
-    def left(x):
-        batch, n, m = low_rank_shape(x, batch_axes)
-        return jax.ShapeDtypeStruct((batch, n, min(rank, n, m)), jnp.float32)
-
-    def right(x):
-        batch, n, m = low_rank_shape(x, batch_axes)
-        return jax.ShapeDtypeStruct((batch, m, min(rank, n, m)), jnp.float32)
-
     def init(key, params):
-        p, q = jax.tree.map(left, params), jax.tree.map(right, params)
+        p, q = factor_shapes(params, rank, batch_axes)
         key, p_key, q_key = jax.random.split(key, 3)
         return PowerSGDState(random_bases(key, q), (inner.init(p_key, p), inner.init(q_key, q)))
 
     def reduce(key, updates, state, axis_name):
-        matrices = jax.tree.map(
-            lambda x: x.astype(jnp.float32).reshape(low_rank_shape(x, batch_axes)), updates
-        )
+        matrices = as_matrices(updates, batch_axes)
         fresh_key, *keys = jax.random.split(key, 1 + 2 * iterations)
         q, bits, (p_state, q_state) = refresh_columns(fresh_key, state.q), 0, state.inner
         for p_key, q_key in zip(keys[::2], keys[1::2], strict=True):
@@ -124,8 +115,7 @@ def power_sgd(
         return Reduced(mean, residual, bits), state
 
     def message_bits(params):
-        p_bits = inner.message_bits(jax.tree.map(left, params))
-        q_bits = inner.message_bits(jax.tree.map(right, params))
+        p_bits, q_bits = map(inner.message_bits, factor_shapes(params, rank, batch_axes))
         return jax.tree.map(lambda p, q: iterations * (p + q), p_bits, q_bits)
 
     return Compressor(init, reduce, message_bits, contracts=inner.contracts)

@@ -11,6 +11,7 @@ from jaxcompress.ops.quantization import (
     rounded_to,
     safe_scale,
     scaled,
+    times_scale,
 )
 
 FORMATS = {"e4m3": jnp.float8_e4m3fn, "e5m2": jnp.float8_e5m2}
@@ -67,7 +68,6 @@ def float8(format: str = "e4m3", group: int = 1024) -> Compressor:
 
     def decode(message, like):
         entries, scale = message
-        value = in_groups(entries.astype(jnp.float32), group) * (scale[:, None] / largest)
-        return value.ravel()[: like.size].reshape(like.shape).astype(like.dtype)
+        return times_scale(entries.astype(jnp.float32), scale / largest, like, group)
 
     return gathered(Codec(encode, decode, chunk=group))

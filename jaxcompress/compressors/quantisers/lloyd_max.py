@@ -21,6 +21,7 @@ from jaxcompress.ops.quantization import (
     row_sums,
     safe_scale,
     scaled,
+    times_scale,
 )
 
 LARGEST_WIDTH = 6
@@ -100,8 +101,7 @@ def lloyd_max(bits: int, group: int = 1024, unbiased: bool = False) -> Compresso
         words, scale = message
         signed = jnp.array([sign * level for level in levels for sign in (1, -1)], jnp.float32)
         code = unpack(words, bits, like.size)
-        value = in_groups(signed.at[code].get(mode="promise_in_bounds"), group) * scale[:, None]
-        return value.ravel()[: like.size].reshape(like.shape).astype(like.dtype)
+        return times_scale(signed.at[code].get(mode="promise_in_bounds"), scale, like, group)
 
     return gathered(Codec(encode, decode, chunk=group), contracts=not unbiased or bits > 1)
 

@@ -55,7 +55,8 @@ def sign(group: int = 4096) -> Compressor:
         del key
         flat = x.astype(jnp.float32).ravel()
         groups = in_groups(flat, group)
-        scale = jnp.sum(jnp.abs(groups), axis=1) / group_sizes(groups, x.size)[:, 0]
+        # Divided first, so that no sum overflows.
+        scale = jnp.sum(jnp.abs(groups) / group_sizes(groups, x.size), axis=1)
         return pack((flat < 0).astype(jnp.uint32), 1), scale
 
     def decode(message, like):

@@ -15,6 +15,7 @@ from jaxcompress.ops.quantization import (
     safe_scale,
     scaled,
     stochastic_round,
+    times_scale,
     typical_absmax,
 )
 
@@ -77,8 +78,7 @@ def terngrad(clip: float | None = 2.5, group: int = 4096) -> Compressor:
     def decode(message, like):
         words, scale = message
         ternary = unpack_radix(words, 3, like.size).astype(jnp.float32) - 1
-        value = in_groups(ternary, group) * scale[:, None]
-        return value.ravel()[: like.size].reshape(like.shape).astype(like.dtype)
+        return times_scale(ternary, scale, like, group)
 
     scale = typical_absmax(group) if clip is None else min(clip, typical_absmax(group))
     return gathered(Codec(encode, decode, chunk=group), contracts=noise_contracts(scale))
@@ -90,7 +90,7 @@ def _clipped(groups: jax.Array, clip: float, size: int) -> jax.Array:
     real = jnp.arange(rows * length).reshape(rows, length) < size
     entries = jnp.maximum(jnp.sum(real, axis=1, keepdims=True), 1).astype(jnp.float32)
     # In units of the largest magnitude, so that no square overflows or vanishes.
-    largest = absmax(groups)
+    largest = safe_scale(absmax(groups), 1)
     unit = scaled(groups, largest)
     mean = jnp.sum(unit, axis=1, keepdims=True) / entries
     deviation = jnp.sqrt(

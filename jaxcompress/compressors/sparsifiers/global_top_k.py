@@ -1,11 +1,8 @@
 """Keeps the entries largest in magnitude of the whole model."""
 
-import functools
-
 from jaxcompress.base import Compressor, parseable
 from jaxcompress.collectives.dense import dense
-from jaxcompress.compressors.builders.sparse import sparse
-from jaxcompress.ops.selection import check_density, num_kept, sorted_top_k_indices, take_entries
+from jaxcompress.compressors.sparsifiers.top_k import top_k
 from jaxcompress.routing.whole_model import whole_model
 
 
@@ -14,7 +11,7 @@ def global_top_k(density: float, inner: Compressor = dense()) -> Compressor:
     """Keeps the ``k = max(1, round(density * n))`` largest of all n entries of the model.
 
     `top_k` keeps the same fraction of every array. Here arrays compete: one with small gradients
-    may send nothing until its error memory has grown. It equals ``whole_model(top_k(density))``.
+    may send nothing until its error memory has grown. It is ``whole_model(top_k(density, inner))``.
 
     How it travels: k values by `inner`, and k indices into the whole model in the fewest bits.
 
@@ -43,10 +40,4 @@ def global_top_k(density: float, inner: Compressor = dense()) -> Compressor:
       Sahu et al., `Rethinking Gradient Sparsification as Total Error Minimization
       <https://arxiv.org/abs/2108.00951>`_, 2021, compares both
     """
-    check_density(density)
-
-    def select(key, rows):
-        del key
-        return take_entries(rows, sorted_top_k_indices(rows, density))
-
-    return whole_model(sparse(select, inner, functools.partial(num_kept, density)))
+    return whole_model(top_k(density, inner))

@@ -9,7 +9,7 @@ from jaxcompress.collectives.dense import dense
 from jaxcompress.compressors.builders.linear import linear
 from jaxcompress.ops.argument_checks import check_flag, check_stateless
 from jaxcompress.ops.selection import check_density, num_kept
-from jaxcompress.ops.sparse_array import check_size
+from jaxcompress.ops.sparse_array import check_size, put
 
 
 @parseable
@@ -63,11 +63,7 @@ def random_k(density: float, inner: Compressor = dense(), rescale: bool = False)
         # In a narrow format the lengths of runs would be rounded.
         wide = jnp.promote_types(image.dtype, jnp.float32)
         values = image.astype(wide) * strata(like.size, kept)[1] if rescale else image
-        flat = jnp.zeros(like.size, like.dtype)
-        flat = flat.at[one_of_each(key, like.size, kept)].set(
-            values.astype(like.dtype), unique_indices=True
-        )
-        return flat.reshape(like.shape)
+        return put(values, one_of_each(key, like.size, kept), jnp.zeros(like.shape, like.dtype))
 
     contracts = inner.contracts and not (rescale and density < 1)
     return linear(project, lift, inner)._replace(contracts=contracts, sparsifies=True)

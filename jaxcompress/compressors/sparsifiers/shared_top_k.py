@@ -13,6 +13,7 @@ from jaxcompress.collectives.dense import dense
 from jaxcompress.ops.argument_checks import check_stateless
 from jaxcompress.ops.index_coding import decode_indices, encode_indices, index_words
 from jaxcompress.ops.selection import check_density, num_kept, sorted_top_k_indices
+from jaxcompress.ops.sparse_array import put
 from jaxcompress.ops.trees import sum_bits
 
 
@@ -48,7 +49,8 @@ def shared_top_k(density: float, inner: Compressor = dense()) -> Compressor:
       A `Compressor` whose state counts the steps.
 
     Raises:
-      ValueError: if `density` is not in (0, 1], or `inner` has a memory.
+      ValueError: if `density` is not in (0, 1], or `inner` has a memory; in the step if an array
+        has 2^31 entries or more.
 
     Example:
       >>> shared_top_k(0.01)
@@ -85,7 +87,7 @@ def shared_top_k(density: float, inner: Compressor = dense()) -> Compressor:
 
         def whole(parts, likes):
             triples = zip(jax.tree.leaves(parts), indices, likes, strict=True)
-            return treedef.unflatten([_put(part, at, like) for part, at, like in triples])
+            return treedef.unflatten([put(part, at, like) for part, at, like in triples])
 
         mean = whole(reduced.mean, [jnp.zeros(x.shape, x.dtype) for x in leaves])
         bits = sum_bits([index_bits, reduced.bits])
@@ -100,9 +102,3 @@ def shared_top_k(density: float, inner: Compressor = dense()) -> Compressor:
 
     contracts = inner.contracts
     return Compressor(init, reduce, message_bits, contracts=contracts, sparsifies=True)
-
-
-def _put(values: jax.Array, indices: jax.Array, x: jax.Array) -> jax.Array:
-    """`x` with these values at these indices."""
-    flat = x.ravel().at[indices].set(values.astype(x.dtype), unique_indices=True)
-    return flat.reshape(x.shape)

@@ -17,17 +17,17 @@ DRAWS = 4000
 
 
 @functools.cache
-def round_trip(bits, group):
+def round_trip(bits, group, norm="max"):
     """Encodes and decodes once for each key: (draws,), (entries,) -> (draws, entries)."""
-    codec = qsgd(bits, group).codec
+    codec = qsgd(bits, group, norm).codec
     return jax.jit(
         jax.vmap(lambda key, x: codec.decode(codec.encode(key, x), x), in_axes=(0, None))
     )
 
 
-def draws(bits, group, x, number=DRAWS):
+def draws(bits, group, x, number=DRAWS, norm="max"):
     keys = jax.random.split(jax.random.key(7), number)
-    return np.asarray(round_trip(bits, group)(keys, jnp.asarray(x, jnp.float32)), np.float64)
+    return np.asarray(round_trip(bits, group, norm)(keys, jnp.asarray(x, jnp.float32)), np.float64)
 
 
 def spacing(x, bits, group):
@@ -109,6 +109,12 @@ def test_one_huge_entry_travels_up_to_the_limit_and_hides_the_small_ones(bits, h
     np.testing.assert_allclose(
         draws(bits, 8, [1.0, -huge, 0.0, 2.0], number=3), [[0, -sent, 0, 0]] * 3, rtol=1e-6
     )
+
+
+@pytest.mark.parametrize("huge", [8e37, 3e38])
+def test_one_huge_entry_is_the_norm_of_its_group_up_to_the_limit(huge):
+    sent = draws(8, 8, [1.0, -huge, 0.0, 2.0], number=3, norm="l2")
+    np.testing.assert_allclose(sent, [[0, -min(huge, 2.0**126), 0, 0]] * 3, rtol=1e-6)
 
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])

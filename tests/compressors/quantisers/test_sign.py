@@ -33,6 +33,11 @@ def test_a_group_of_zeros_stays_zero_and_single_zeros_count_as_positive():
     assert not sent[32:].any()
 
 
+def test_a_group_whose_sum_would_overflow_keeps_its_mean():
+    x = jnp.full((WORKERS, 64), 3e37).at[:, 1].set(-3e37)
+    np.testing.assert_allclose(run(sign(32), x, ()).sent, x, rtol=1e-6)
+
+
 def test_a_message_is_32_times_smaller():
     like = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
     assert 32 * 1024 * 1024 / sign().message_bits(like) == pytest.approx(32 / (1 + 32 / 4096))
