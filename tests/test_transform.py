@@ -799,3 +799,10 @@ def test_arrays_of_more_bits_than_int32_counts_are_traced(text):
 
     traced = jax.make_jaxpr(step, axis_env=[("data", 2)])(params)
     assert [x.dtype for x in traced.out_avals] == [jnp.float32]
+
+
+def test_buckets_draw_different_random_numbers():
+    tree = {"a": jnp.zeros(1000), "b": jnp.zeros(1000)}
+    same = random_updates(0, tree)["a"]
+    means, _ = one_update(compress(qsgd(2), bucket_bytes=1), tree, {"a": same, "b": same})
+    assert np.any(np.asarray(means["a"]) != np.asarray(means["b"]))

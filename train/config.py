@@ -27,9 +27,8 @@ class Config:
     context: int = 64
     """Characters in an example of text, at least 1; ignored for images."""
     evaluate_on: Literal["test", "validation"] = "test"
-    """The examples that the model is evaluated on. Use validation to choose settings: of images it
-    is the last tenth of the training data, which is then not trained on. test_loss and the other
-    test_ metrics refer to these examples.
+    """Examples for test_loss and the other test_ metrics. Use validation to choose settings: of
+    images it is the last tenth of the training data, which is then not trained on.
     """
     model: str = "simple_cnn"
     """Model: for images simple_cnn, resnet8, resnet20, resnet18 or resnet50; for text lstm or
@@ -51,9 +50,8 @@ class Config:
     """
     compressor: str = "dense()"
     """How gradients are compressed and averaged, for example "error_feedback(top_k(0.01))"; dense()
-    does not compress. auto measures the links and the training step, and prints a plan. Among
-    compressors that keep at least half of a first gradient and are within 5 % of the fastest, it
-    takes the one that keeps most.
+    does not compress. auto measures links and steps, prints a plan, and of all that keep half of a
+    first gradient and are within 5 % of the fastest, takes the one that keeps most.
     """
     compressor_modules: tuple[str, ...] = ()
     """Python modules with compressors of your own, which compressor may name: with mine it may be
@@ -138,9 +136,7 @@ class Config:
     if a gradient is not finite.
     """
     seed: int = 0
-    """Seed of the initial parameters, of the order and augmentation of the data, and of the
-    compressor; from 0 to 2**32 - 1.
-    """
+    """Seed of parameters, order and augmentation of data, and compressor; from 0 to 2**32 - 1."""
     period: int | None = None
     """Steps that each worker takes by itself, with the optimizer above, between two averages of how
     far the workers have moved; at least 1. The compressor compresses these drifts, once a period.

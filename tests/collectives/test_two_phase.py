@@ -71,6 +71,14 @@ def numpy_two_phase(x, workers):
 SIZES = (1, 31, 32, 33, 64 * 8, 1000)
 
 
+def test_every_worker_and_every_array_has_noise_of_its_own():
+    x = random_updates(7, jnp.zeros(512), 1)[0]
+    same = {name: jnp.broadcast_to(x, (4, 512)) for name in "abcd"}  # worker i owns array i
+    left = run(two_phase(qsgd(4, group=64)), same, ()).residual
+    assert np.any(left["a"][2] != left["a"][3])
+    assert np.any(left["a"][3] != left["b"][3])
+
+
 # Each length with the same workers, and one with each number of them.
 @pytest.mark.parametrize(
     ("workers", "size"),

@@ -132,8 +132,8 @@ def test_shards_of_more_workers_become_those_of_fewer(dtype):
         lambda x: (x.shape, x.dtype), first
     )
     for old, new in zip(*map(memories, (saved, placed)), strict=True):
-        # Two of 100 levels are averaged and rounded, to 8 bits or to bfloat16.
-        rounding = {None: 0, "bfloat16": 0.25, "int8": 50.0}[dtype]
+        # Half a level: of bfloat16 below 128, or of 8 bits up to 77.
+        rounding = {None: 0, "bfloat16": 0.25, "int8": 0.31}[dtype]
         assert_close(new.mean(0), old.mean(0), 100, rounding)
 
 

@@ -179,13 +179,14 @@ def test_integers_and_random_keys_of_extra_pass_through():
     assert_same_bits(extra, {"count": jnp.int32(2**30 + 2), "key": jax.random.split(key)[0]})
 
 
-def test_a_metric_may_not_take_the_place_of_the_loss():
+@pytest.mark.parametrize("name", ["loss", "applied"])
+def test_a_metric_may_not_take_the_place_of_the_steps_own(name):
     def loss(params, extra, batch):
         value, _ = loss_of(params, {}, batch)
-        return value, (extra, {"loss": value})
+        return value, (extra, {name: value})
 
     step, arguments = start(loss, {})
-    with pytest.raises(ValueError, match="a metric 'loss', which is the step's own"):
+    with pytest.raises(ValueError, match=f"a metric '{name}', which is the step's own"):
         step.trace(*arguments)
 
 

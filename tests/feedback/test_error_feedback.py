@@ -436,3 +436,11 @@ def test_a_step_of_nothing_finite_keeps_all_of_the_memory(text):
     state = first_state(compressor, params)._replace(error=PerWorker(ErrorMemory(held)))
     after = run(compressor, jax.tree.map(lambda x: x * jnp.nan, held), state)
     assert_same_bits(after.state.error.value.arrays, held)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
+def test_workers_round_their_memories_independently(dtype):
+    like, compressor = {"x": jnp.zeros(800)}, error_feedback(top_k(0.1), dtype=dtype)
+    same = {"x": jnp.broadcast_to(random_updates(0, like)["x"][0], (WORKERS, 800))}
+    state = run(compressor, same, first_state(compressor, like)).state
+    assert len({row.tobytes() for row in np.asarray(error_memory(state, same)["x"])}) == WORKERS

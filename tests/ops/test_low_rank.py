@@ -128,3 +128,10 @@ def test_a_method_is_named():
         ValueError, match=r"orthogonalize is a method, one of 'auto', 'householder'.*got 'svd'"
     ):
         check_method("svd")
+
+
+@pytest.mark.usefixtures("on_gpus")
+def test_filled_warm_starts_are_drawn_again_with_length_one():
+    dead = {"long": normal(1, 9, 2), "short": jnp.zeros((200, 4, 2))}
+    short = jax.jit(refresh_columns)(jax.random.key(0), dead)["short"]
+    assert float(jnp.sum(short**2, axis=1).mean()) == pytest.approx(1, abs=0.2)  # not 4/9

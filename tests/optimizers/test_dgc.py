@@ -5,14 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from helpers import WORKERS, assert_close
+from helpers import WORKERS, assert_close, assert_same_bits
 
 from jaxcompress import (
+    clip_by_local_norm,
     compress,
     data_mesh,
     dense,
     init_state,
     make_train_step,
+    momentum_correction,
     parse,
     replicate,
     shard_batch,
@@ -51,6 +53,32 @@ def test_at_density_one_it_is_sgd_with_momentum_and_weight_decay(nesterov):
         compress(dense()), optax.add_decayed_weights(0.01), optax.sgd(0.05, 0.9, nesterov)
     )
     assert_close(found, train(plain, 50)[0])
+
+
+def test_it_is_the_chain_of_its_docstring():
+    def kernels(params):
+        return jax.tree.map(lambda x: x.ndim > 1, params)
+
+    ours = dgc(
+        0.05,
+        0.8,
+        nesterov=True,
+        masking=False,
+        max_norm=0.5,
+        weight_decay=0.1,
+        decay_mask=kernels,
+        warmup_steps=2,
+        min_compression_rate=1.0,
+        seed=3,
+    )
+    corrected = momentum_correction(dgc_warmup(0.05, 2), 0.8, nesterov=True, masking=False)
+    theirs = optax.chain(
+        clip_by_local_norm(0.5),
+        compress(corrected, min_compression_rate=1.0, seed=3),
+        add_decayed_weights_with_momentum(0.1, 0.8, nesterov=True, mask=kernels),
+    )
+    assert_same_bits(ours.init(PARAMS), theirs.init(PARAMS))
+    assert_same_bits(*(train(optax.chain(one, optax.sgd(0.05)), 6)[0] for one in (ours, theirs)))
 
 
 def test_it_trains_at_one_percent_with_its_ladder():

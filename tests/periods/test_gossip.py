@@ -191,6 +191,14 @@ def test_a_flush_in_which_no_worker_takes_part_loses_nothing(weight):
     np.testing.assert_allclose(params["w"], mean_of(before.params.value)["w"], **ROUNDING)
 
 
+def test_a_flush_takes_the_weighted_mean():
+    run, weight = learning(), np.float32([1, 2, 3, 0])
+    run.run(3)
+    params, *_ = run.flush(run.params, run.state, run.extra, weight)
+    expected = np.average(run.own["w"], axis=0, weights=weight)
+    np.testing.assert_allclose(params["w"], expected, rtol=1e-5, atol=1e-6)
+
+
 def test_a_flush_brings_back_a_worker_that_is_not_finite_and_starts_outer_again():
     run = learning(outer=optax.sgd(0.7, momentum=0.5), inner=optax.sgd(0.2, momentum=0.5))
     run.run(3)

@@ -11,12 +11,16 @@ from local_training import WORKERS, Training, W, X, Y, average, loss_of
 
 from jaxcompress import (
     VirtualMesh,
+    adaptive,
+    bandwidth,
     block_top_k,
     compress,
     data_mesh,
     dense,
+    diloco,
     ef21,
     error_feedback,
+    levels,
     local_updates,
     make_flush,
     momentum_correction,
@@ -61,6 +65,25 @@ def test_the_trajectory_is_that_of_numpy(outer):
             anchor = anchor - rate * (drift + momentum * buffer)
             own = [anchor] * WORKERS
         np.testing.assert_allclose(found, anchor, rtol=1e-5, atol=1e-6)
+
+
+def test_a_rate_reaches_the_rule_and_only_averages_count():
+    link = compress(
+        error_feedback(adaptive(bandwidth(1e8), dense(), top_k(0.1))), min_compression_rate=0
+    )
+    training = Training(local_updates(optax.sgd(0.1), optax.sgd(1.0), link, 2))
+    for steps, level in (([0, 0], 0), ([1, 0], 1)):
+        training.run(1, bandwidth=jnp.float32(5e7))
+        found = levels(training.state)
+        assert (found["steps_at_level"].tolist(), int(found["level"])) == (steps, level)
+
+
+@pytest.mark.parametrize("rate", [0.35, 0.7])
+def test_the_outer_rate_of_diloco(rate):
+    own = [W.astype(float)] * WORKERS
+    own = np.mean([W - 0.5 * grad for grad in gradients(own)], axis=0)
+    found = Training(diloco(optax.sgd(0.5), 1, outer_learning_rate=rate)).run(1)[0]
+    np.testing.assert_allclose(found, W - 1.9 * rate * (W - own), atol=1e-5)
 
 
 def test_one_worker_is_lookahead():

@@ -128,8 +128,12 @@ def drawn_to_its_row(params, batch):
     return 0.5 * jnp.sum(jnp.square(params["w"] - batch[0]))
 
 
-def test_no_loco_takes_the_steps_of_its_paper_in_numpy():
-    run, goals = noloco_run(4), np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
+@pytest.mark.parametrize("rate", [0.35, 0.7])
+def test_no_loco_takes_the_steps_of_its_paper_in_numpy(rate):
+    run, goals = (
+        noloco_run(4, rate),
+        np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32),
+    )
     run.batch = shard_batch(goals, run.mesh)
     own = run.own["w"].astype(float)
     slow, momentum = own, np.zeros_like(own)
@@ -140,7 +144,7 @@ def test_no_loco_takes_the_steps_of_its_paper_in_numpy():
             drift = own - slow
             momentum = (
                 0.5 * momentum
-                + 0.7 * (drift + drift[partners]) / 2
+                + rate * (drift + drift[partners]) / 2
                 + 0.7 * ((slow + slow[partners]) / 2 - slow)
             )
             own = slow = slow + momentum
@@ -157,8 +161,8 @@ def test_without_gradients_no_loco_brings_workers_together(workers):
     assert distance(run.own) < 0.3 * far
 
 
-def noloco_run(workers):
-    optimizer = no_loco(optax.sgd(0.1), period=3)
+def noloco_run(workers, rate=0.7):
+    optimizer = no_loco(optax.sgd(0.1), period=3, outer_learning_rate=rate)
     run = Gossip(
         pair_mean(), workers, shapes={"w": (3,)}, optimizer=optimizer, loss_fn=drawn_to_its_row
     )

@@ -216,3 +216,9 @@ def test_two_processes_make_the_same_plan():
     results = run_together([joined(BODY, process, 2, port) for process in range(2)])
     one, two = (json.loads(lines[-1]) for lines in lines_of(results))
     assert one == two
+
+
+def test_without_options_dense_and_the_choice_take_steps():
+    slow = planned(links=jc.ideal_links(1e4))
+    assert slow.chosen is not slow.dense
+    assert [one for one, _ in slow.check(steps=1)] == [slow.dense, slow.chosen]

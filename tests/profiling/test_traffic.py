@@ -2,6 +2,8 @@
 compiled program.
 """
 
+from unittest.mock import MagicMock
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -207,3 +209,10 @@ def test_what_cannot_be_traced_is_refused():
         ValueError, match=r"step is what jax.jit or make_train_step returned; got <function"
     ):
         traffic(lambda x: x, N)
+
+
+def test_a_backend_without_the_text_of_its_programs_is_refused():
+    compiled = MagicMock(**{"as_text.return_value": None})
+    step = MagicMock(**{"trace.return_value.lower.return_value.compile.return_value": compiled})
+    with pytest.raises(ValueError, match="does not show the text"):
+        traffic(step, N)

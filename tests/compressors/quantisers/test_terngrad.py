@@ -35,6 +35,13 @@ def test_outliers_are_cut_to_the_standard_deviations_of_the_group():
     np.testing.assert_allclose(draws(terngrad(), x)[:, 7], limit, rtol=1e-5)
 
 
+def test_entries_far_from_zero_are_cut_at_their_mean():
+    x = (100 + np.random.default_rng(3).standard_normal(64)).astype(np.float32)
+    limit, found = x.astype(np.float64).mean(), draws(terngrad(), x)
+    np.testing.assert_allclose(np.abs(found).max(), limit, rtol=1e-5)
+    np.testing.assert_allclose(found.mean(), np.minimum(x, limit).mean(), rtol=1e-3)
+
+
 def test_equal_entries_are_no_outliers():
     np.testing.assert_allclose(draws(terngrad(), np.full(9, 3.0)), 3.0, rtol=1e-6)
 
