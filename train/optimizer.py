@@ -150,16 +150,17 @@ def matrices(params: Params) -> Any:
     AdamW's, as `Jordan et al. <https://kellerjordan.github.io/posts/muon/>`_, 2024, advise, and so
     are convolutions.
     """
-    sides = {"query": (-3, (-2, -1)), "key": (-3, (-2, -1)), "value": (-3, (-2, -1))}
-    sides["out"] = ((-3, -2), -1)
+    inward = optax.contrib.MuonDimensionNumbers(-3, (-2, -1))
+    attention = {"query": inward, "key": inward, "value": inward}
+    attention["out"] = optax.contrib.MuonDimensionNumbers((-3, -2), -1)
 
     def numbers(path: tuple, param: jax.Array) -> Any:
         names = [jax.tree_util.keystr((key,), simple=True) for key in path]
         layer = names[-2] if len(names) > 1 else ""
         if names[-1] != "kernel" or layer == "unembedding":
             return None
-        if layer in sides:
-            return optax.contrib.MuonDimensionNumbers(*sides[layer])
+        if layer in attention:
+            return attention[layer]
         if param.ndim == 2 or layer.startswith("Dense"):
             return optax.contrib.MuonDimensionNumbers(-2, -1)
         return None

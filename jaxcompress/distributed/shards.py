@@ -15,6 +15,7 @@ from jaxcompress._compat import automatic_axes
 from jaxcompress.base import Compressor
 from jaxcompress.distributed.shard_checks import (
     axes_of,
+    check_model_axes,
     check_not_averaged,
     check_same_tree,
 )
@@ -244,11 +245,12 @@ def _mesh(shardings: Any) -> Mesh:
 def _model_axes(groups: Iterable[tuple[str, ...]]) -> frozenset[str]:
     """The axes of the mesh around a step that are not those of its workers."""
     model = frozenset(automatic_axes())
+    mesh = jax.sharding.get_abstract_mesh()
     for axes in groups:
-        if not model.issuperset(axes):
+        if missing := set(axes).difference(mesh.axis_names):
             raise ValueError(
-                f"the model is sharded over {', '.join(axes)}, and this step shards over"
-                f" {', '.join(sorted(model)) or 'nothing'}: make the step with the mesh of the"
-                " parameters, and with the axes of its workers only."
+                f"a parameter is sharded over {min(missing)!r}, and the mesh of this step has the"
+                f" axes {mesh.axis_names}. Make the step with the mesh of the parameters."
             )
+        check_model_axes("a parameter", P(axes), tuple(set(axes) - model))
     return model

@@ -12,7 +12,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Float32, Inexact, UInt32
 
 from jaxcompress.ops.argument_checks import check_integer
-from jaxcompress.ops.bitpacking import pack, unpack
+from jaxcompress.ops.bitpacking import pack
 
 Axis = int | tuple[int, ...] | None
 MOST_IN_GROUP = 2**48  # of more, the probability in `typical_absmax` rounds to 1
@@ -125,19 +125,6 @@ def pack_levels(
 ) -> UInt32[Array, " words"]:
     """Packs the first `size` of these integers from ``-s`` to ``s``, as unsigned integers."""
     return pack((levels.ravel()[:size] + steps_of(bits)).astype(jnp.uint32), bits)
-
-
-def from_levels(
-    words: UInt32[Array, " words"],
-    scale: Float32[Array, " groups"],
-    like: Any,
-    bits: int,
-    group: int,
-) -> jax.Array:
-    """``level * scale / s``, in the shape and dtype of `like`."""
-    steps = steps_of(bits)
-    levels = unpack(words, bits, like.size).astype(jnp.float32) - steps
-    return times_scale(levels, scale / steps, like, group)
 
 
 def times_scale(

@@ -12,7 +12,6 @@ from jaxtyping import Array, Float, Int32
 from jaxcompress.ops.argument_checks import check_integer, is_number, shown
 from jaxcompress.ops.merging import JOINED_ROW, joined_rows
 from jaxcompress.ops.radix_select import indices_of, largest_mask, largest_mask_of_each
-from jaxcompress.ops.sparse_array import check_size
 
 # Rows of at least this length are searched by counting: on a CPU it is faster than `lax.top_k` from
 # here on at a density of 1 %, and for shorter rows at higher densities.
@@ -41,9 +40,7 @@ def top_k_indices(rows: Float[Array, "rows length"], density: float) -> Int32[Ar
     """Indices of the entries largest in magnitude per row, unordered; the first of equal ones.
 
     Magnitudes compare as float32, whatever the dtype; a NaN counts as larger than infinity.
-    ValueError if a row has 2^31 entries or more.
     """
-    check_size(rows.shape[1])
     kept = num_kept(density, rows.shape[1])
     if rows.shape[1] >= LONG:
         return indices_of(largest_mask(rows, kept), kept)

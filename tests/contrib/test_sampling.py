@@ -27,7 +27,7 @@ def keys(number=DRAWS, seed=0):
 
 def test_an_array_beyond_32_bits_is_refused():
     assert strata(LARGEST_SIZE, 4)[1].tolist() == [2**29, 2**29, 2**29, 2**29 - 1]
-    with pytest.raises(ValueError, match="an array of 2147483648 entries"):
+    with pytest.raises(ValueError, match="an array has 2147483648 entries"):
         strata(LARGEST_SIZE + 1, 4)
 
 

@@ -75,7 +75,7 @@ def test_a_state_of_other_shards_is_refused():
     state = jax.device_get(jaxcompress.init_state(links[0], params[0], old))
     with pytest.raises(ValueError, match=r"sharded over 2 devices along 'model', and the mesh has"):
         jaxcompress.place_state(state, params[1], new)
-    with pytest.raises(ValueError, match="of parameters that are sharded otherwise"):
+    with pytest.raises(ValueError, match="of parameters that are sharded differently"):
         averaging(links[1], new)(random_updates(1, {"w": jnp.zeros(64)}, 2), state)
     with pytest.raises(ValueError, match=r"2 devices along 'model', and the mesh has the axes"):
         jaxcompress.init_state(links[0], params[0], jaxcompress.data_mesh())

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jaxcompress.ops.bitpacking import unpack
 from jaxcompress.ops.quantization import (
     LARGEST,
     absmax,
     check_group,
-    from_levels,
     group_norms,
     in_groups,
     is_finite,
@@ -22,6 +22,7 @@ from jaxcompress.ops.quantization import (
     scaled,
     steps_of,
     stochastic_round,
+    times_scale,
     typical_absmax,
     uniform,
 )
@@ -106,10 +107,15 @@ def test_levels_come_back_as_parts_of_the_scale(bits, steps):
     levels = np.random.default_rng(0).integers(-steps, steps + 1, (2, 8)).astype(np.float32)
     levels[0, :2] = steps, -steps
     words = pack_levels(jnp.asarray(levels), 13, bits)
-    like = jax.ShapeDtypeStruct((13,), jnp.float32)
-    found = from_levels(words, jnp.array([2.0, 3.0]), like, bits, 8)
+    found = unpack(words, bits, 13).astype(jnp.float32) - steps
+    np.testing.assert_array_equal(found, levels.ravel()[:13])
+    like = jax.ShapeDtypeStruct((13,), jnp.bfloat16)
+    parts = times_scale(found, jnp.array([2.0, 3.0]) / steps, like, 8)
+    assert parts.dtype == jnp.bfloat16
     np.testing.assert_allclose(
-        found, (levels * np.array([[2.0], [3.0]]) / steps).ravel()[:13], rtol=1e-6
+        parts.astype(jnp.float32),
+        (levels * np.array([[2.0], [3.0]]) / steps).ravel()[:13],
+        rtol=2**-8,
     )
 
 

@@ -164,5 +164,5 @@ def cut_in_rows(size):
 
 def test_an_array_beyond_32_bits_is_refused_with_the_way_out():
     assert cut_in_rows(LARGEST_SIZE).shape == (1, LARGEST_SIZE)
-    with pytest.raises(ValueError, match=r"an array has 2147483648 entries .* Split the parameter"):
+    with pytest.raises(ValueError, match=r"an array has 2147483648 entries, .* Split the"):
         cut_in_rows(LARGEST_SIZE + 1)

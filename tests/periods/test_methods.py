@@ -145,7 +145,7 @@ def test_no_loco_takes_the_steps_of_its_paper_in_numpy(rate):
             momentum = (
                 0.5 * momentum
                 + rate * (drift + drift[partners]) / 2
-                + 0.7 * ((slow + slow[partners]) / 2 - slow)
+                + rate * ((slow + slow[partners]) / 2 - slow)
             )
             own = slow = slow + momentum
         np.testing.assert_allclose(found["w"], own, rtol=1e-5, atol=1e-6)

@@ -8,10 +8,10 @@ from jaxtyping import Array, Float32
 from jaxcompress.base import Codec, Compressor, parseable
 from jaxcompress.collectives.gathered import gathered
 from jaxcompress.ops.argument_checks import check_flag
+from jaxcompress.ops.bitpacking import unpack
 from jaxcompress.ops.quantization import (
     absmax,
     check_group,
-    from_levels,
     in_groups,
     noise_contracts,
     pack_levels,
@@ -20,6 +20,7 @@ from jaxcompress.ops.quantization import (
     scaled,
     steps_of,
     stochastic_round,
+    times_scale,
     typical_absmax,
 )
 
@@ -117,7 +118,8 @@ def _integer(bits: int, group: int, stochastic: bool, ranges: tuple[float, ...] 
 
     def decode(message, like):
         words, scale = message
-        return from_levels(words, scale, like, bits, group)
+        levels = unpack(words, bits, like.size).astype(jnp.float32) - steps
+        return times_scale(levels, scale / steps, like, group)
 
     contracts = not stochastic or noise_contracts(typical_absmax(group) / steps)
     return gathered(Codec(encode, decode, chunk=group), contracts=contracts)

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 from jaxcompress.base import Codec, Compressor, parseable
 from jaxcompress.collectives.gathered import gathered
 from jaxcompress.ops.argument_checks import check_integer
+from jaxcompress.ops.bitpacking import unpack
 from jaxcompress.ops.quantization import (
     absmax,
     check_group,
-    from_levels,
     group_norms,
     in_groups,
     noise_contracts,
@@ -19,6 +19,7 @@ from jaxcompress.ops.quantization import (
     scaled,
     steps_of,
     stochastic_round,
+    times_scale,
     typical_absmax,
 )
 
@@ -87,7 +88,8 @@ def qsgd(bits: int, group: int = 512, norm: str = "max") -> Compressor:
 
     def decode(message, like):
         words, scale = message
-        return from_levels(words, scale, like, bits, group)
+        levels = unpack(words, bits, like.size).astype(jnp.float32) - steps
+        return times_scale(levels, scale / steps, like, group)
 
     contracts = noise_contracts(TYPICAL[norm](group) / steps)
     return gathered(Codec(encode, decode, chunk=group), contracts=contracts)

@@ -13,7 +13,7 @@ from jaxcompress.collectives.dense import dense
 from jaxcompress.ops.argument_checks import check_stateless
 from jaxcompress.ops.index_coding import decode_indices, encode_indices, index_words
 from jaxcompress.ops.selection import check_density, num_kept, sorted_top_k_indices
-from jaxcompress.ops.sparse_array import put
+from jaxcompress.ops.sparse_array import check_size, put
 from jaxcompress.ops.trees import sum_bits
 
 
@@ -73,6 +73,8 @@ def shared_top_k(density: float, inner: Compressor = dense()) -> Compressor:
 
     def reduce(key, updates, state, axis_name):
         leaves, treedef = jax.tree.flatten(updates)
+        for x in leaves:
+            check_size(x.size)
         own = [
             encode_indices(sorted_top_k_indices(x.reshape(1, -1), density)[0], x.size)
             for x in leaves
