@@ -33,10 +33,11 @@ def two_phase(inner: Compressor) -> Compressor:
     How it travels: one all-to-all of B bytes and one all-gather of B/W, for all arrays together.
     Between processes on CPUs, long messages take another route, which sends as many bytes. A worker
     sends ``2 (W-1)/W B``, where `one_phase` sends ``(W-1) B``. The two are equal for two workers;
-    from three workers on, two phases send less. If an array does not fill its last chunk, padding
-    does.
-    Where the codec does not select, the padding mirrors the entries before it, so that scales stay
-    those of the array. Where it selects, the padding is zeros, which a selection ignores.
+    from three workers on, two phases send less.
+
+    If an array does not fill its last chunk, padding does. Where the codec does not select, the
+    padding mirrors the entries before it, so that scales stay those of the array. Where it selects,
+    the padding is zeros, which a selection ignores.
 
     Guarantees: the law of `Reduced`; inside `error_feedback` nothing is lost. The residual is no
     contraction of a worker's own updates, since the owner keeps the error for all workers. Unbiased
