@@ -17,6 +17,7 @@ from jax.sharding import PartitionSpec as P
 
 import jaxcompress
 from jaxcompress import Compressor
+from jaxcompress.distributed.placement import as_numpy, map_per_worker
 from jaxcompress.distributed.specs import is_per_worker
 
 WORKERS = 4
@@ -89,7 +90,7 @@ def first_state(compressor: Compressor, params: Any, workers: int = WORKERS, see
     """The compressor's state as it stands outside a step."""
     # Operation by operation: zeros of one shape are compiled once for all compressors.
     state = compressor.init(jax.random.key(seed), params)
-    return _per_worker(lambda x: jnp.broadcast_to(x, (workers, *x.shape)), state)
+    return map_per_worker(lambda x: jnp.broadcast_to(x, (workers, *x.shape)), state)
 
 
 def run(
@@ -136,12 +137,15 @@ def _by_shard_map(compressor: Compressor, workers: int) -> Callable:
     mesh = jaxcompress.data_mesh(workers)
 
     def one_worker(key, updates, state):
-        updates, state = jax.tree.map(lambda x: x[0], updates), _per_worker(lambda x: x[0], state)
+        updates, state = (
+            jax.tree.map(lambda x: x[0], updates),
+            map_per_worker(lambda x: x[0], state),
+        )
         reduced, state = compressor.reduce(key, updates, state, "data")
         sent = jax.tree.map(jnp.subtract, updates, reduced.residual)
         bits = jnp.asarray(reduced.bits, jnp.float32)
         seen = jax.tree.map(lambda x: x[None], (reduced.mean, reduced.residual, sent, bits))
-        return (*seen, _per_worker(lambda x: x[None], state))
+        return (*seen, map_per_worker(lambda x: x[None], state))
 
     def reduce(key, updates, state):
         specs = jaxcompress.state_specs(state)
@@ -160,9 +164,7 @@ def _by_shard_map(compressor: Compressor, workers: int) -> Callable:
 
 def _by_vmap(compressor: Compressor, workers: int) -> Callable:
     def reduce(key, updates, state):
-        axes = jax.tree.map(
-            lambda node: 0 if is_per_worker(node) else None, state, is_leaf=is_per_worker
-        )
+        axes = vmap_axes(state)
 
         def one_worker(updates, state):
             reduced, state = compressor.reduce(key, updates, state, "data")
@@ -180,14 +182,6 @@ def _by_vmap(compressor: Compressor, workers: int) -> Callable:
         return Outcome(mean, residual, sent, bits, state)
 
     return reduce
-
-
-def _per_worker(function: Callable, state: Any) -> Any:
-    return jax.tree.map(
-        lambda node: jax.tree.map(function, node) if is_per_worker(node) else node,
-        state,
-        is_leaf=is_per_worker,
-    )
 
 
 def assert_close(actual: Any, expected: Any, scale: float = 1.0, rounding: float = 0.0) -> None:
@@ -218,12 +212,9 @@ def assert_same_bits(actual: Any, expected: Any) -> None:
     """Equal to the last bit, leaf by leaf, NaN included."""
     assert jax.tree.structure(actual) == jax.tree.structure(expected)
     for a, e in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
-        a, e = (
-            jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
-            for x in (a, e)
-        )
+        a, e = as_numpy(a), as_numpy(e)
         assert a.dtype == e.dtype and a.shape == e.shape
-        assert np.asarray(a).tobytes() == np.asarray(e).tobytes()
+        assert a.tobytes() == e.tobytes()
 
 
 def mean_over_workers(tree: Any) -> Any:
@@ -234,3 +225,20 @@ def mean_over_workers(tree: Any) -> Any:
 def energy(x: Any) -> float:
     """|x|^2, summed in more than float64 where the platform has it."""
     return float(np.sum(np.square(np.asarray(x, np.longdouble))))
+
+
+def top_k_of_rows(x: np.ndarray, kept: int) -> np.ndarray:
+    """`x` with all but its `kept` largest magnitudes set to zero, row by row; of equal ones, the
+    first are kept.
+    """
+    indices = np.argsort(-np.abs(x), axis=-1, kind="stable")[..., :kept]
+    sent = np.zeros_like(x)
+    np.put_along_axis(sent, indices, np.take_along_axis(x, indices, -1), -1)
+    return sent
+
+
+def vmap_axes(state: Any) -> Any:
+    """For `jax.vmap`: 0 where a part of the state has a row for each worker, else None."""
+    return jax.tree.map(
+        lambda node: 0 if is_per_worker(node) else None, state, is_leaf=is_per_worker
+    )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from helpers import mean_over_workers
 
@@ -94,3 +95,10 @@ def added(one: Any, other: Any) -> Any:
 
 def scaled(factor: float, tree: Any) -> Any:
     return jax.tree.map(lambda x: factor * x, tree)
+
+
+def own_parts(state: Any) -> list[np.ndarray]:
+    """What belongs to each worker, (workers, …), as it is read from where it is stored."""
+    nodes = jax.tree.leaves(state, is_leaf=is_per_worker)
+    own = [jax.tree.map(jnp.asarray, node.value) for node in nodes if is_per_worker(node)]
+    return [np.asarray(x) for x in jax.tree.leaves(read(own))]

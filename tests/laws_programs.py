@@ -4,7 +4,6 @@ Laws of one compressor follow one another, so only the programs of the last one 
 """
 
 import functools
-import inspect
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,12 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from claims import ALL_COMPRESSORS, made
-from helpers import awkward_tree, first_state, random_updates
+from helpers import awkward_tree, first_state, random_updates, vmap_axes
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxcompress
-from jaxcompress import Compressor, PerWorker
+from jaxcompress import Compressor
+from jaxcompress.distributed.placement import map_per_worker
 
 WORKERS = 4
 # On a mesh of two axes, and as many by `vmap`: from here on quantisers take two phases.
@@ -59,17 +59,6 @@ class Program(NamedTuple):
     compiled: Any
     state: Any  # the first one
     shardings: Any  # of the arguments
-
-
-def public_schemes() -> list[str]:
-    """The names of all public constructors that return a compressor."""
-    return [
-        name
-        for module in (jaxcompress, jaxcompress.contrib)
-        for name in module.__all__
-        if getattr(made := getattr(module, name), "parseable", False)
-        and inspect.signature(made).return_annotation is jaxcompress.Compressor
-    ]
 
 
 @functools.cache
@@ -202,11 +191,7 @@ def over_vmap(compressor: Compressor, axes: dict[str, int]) -> Callable:
     """(key, updates, state) -> (mean, residual, bits, state) of all workers, on one device."""
 
     def reduce(key, updates, state):
-        parts = jax.tree.map(
-            lambda node: 0 if isinstance(node, PerWorker) else None,
-            state,
-            is_leaf=lambda node: isinstance(node, PerWorker),
-        )
+        parts = vmap_axes(state)
 
         def one_worker(updates, state):
             reduced, state = compressor.reduce(key, updates, state, _axis_name(axes))
@@ -223,8 +208,8 @@ def over_vmap(compressor: Compressor, axes: dict[str, int]) -> Callable:
                 mapped, (0, parts), (0, 0, 0, parts), axis_name=name, axis_size=axes[name]
             )
         split, join = functools.partial(_split_axes, axes), functools.partial(_join_axes, axes)
-        *seen, state = mapped(jax.tree.map(split, updates), _each_worker(split, state))
-        return *jax.tree.map(join, seen), _each_worker(join, state)
+        *seen, state = mapped(jax.tree.map(split, updates), map_per_worker(split, state))
+        return *jax.tree.map(join, seen), map_per_worker(join, state)
 
     return reduce
 
@@ -235,13 +220,6 @@ def _split_axes(axes: dict[str, int], x: jax.Array) -> jax.Array:
 
 def _join_axes(axes: dict[str, int], x: jax.Array) -> jax.Array:
     return x.reshape(math.prod(axes.values()), *x.shape[len(axes) :])
-
-
-def _each_worker(function: Callable, state: Any) -> Any:
-    def change(node):
-        return jax.tree.map(function, node) if isinstance(node, PerWorker) else node
-
-    return jax.tree.map(change, state, is_leaf=lambda node: isinstance(node, PerWorker))
 
 
 def _compiled(compressor: Compressor, like: Any, axes: dict[str, int]) -> Program:

@@ -1,18 +1,18 @@
 """Updates of an optimizer that averages by itself, from gradients that are given."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from helpers import top_k_of_rows
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxcompress
-from jaxcompress.distributed.specs import is_per_worker
+from benchmarks.network.jax_worker import averaging
 
 WORKERS = 4
 
@@ -75,10 +75,7 @@ def updates_of(
 
 def largest_quarter(x: np.ndarray) -> np.ndarray:
     """What top_k(0.25) sends of a vector."""
-    indices = np.argsort(-np.abs(x), kind="stable")[: x.size // 4]
-    sent = np.zeros_like(x)
-    sent[indices] = x[indices]
-    return sent
+    return top_k_of_rows(x, x.size // 4)
 
 
 def placed(state: Any, workers: int) -> Any:
@@ -90,18 +87,18 @@ def placed(state: Any, workers: int) -> Any:
     return jax.device_put(state, shardings)
 
 
-def map_per_worker(function: Callable, state: Any) -> Any:
-    """`function` of every array that belongs to one worker; all others stay."""
-    return jax.tree.map(
-        lambda node: jax.tree.map(function, node) if is_per_worker(node) else node,
-        state,
-        is_leaf=is_per_worker,
-    )
-
-
 def assert_replicas_are_equal(tree: Any) -> None:
     """To the last bit, on every device."""
     for x in jax.tree.leaves(tree):
         key = jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
         shards = (jax.random.key_data(x) if key else x).addressable_shards
         assert len({np.asarray(shard.data).tobytes() for shard in shards}) == 1
+
+
+def temporary_copies(link: optax.GradientTransformation) -> float:
+    """The temporary memory of a compiled average with donated state, in copies of the gradient."""
+    mesh, grads = jaxcompress.data_mesh(WORKERS), {"w": jnp.zeros((3, 1024, 128))}
+    state = jaxcompress.init_state(link, jaxcompress.replicate(grads, mesh), mesh)
+    of_all = jaxcompress.shard_batch({"w": np.zeros((WORKERS, 3, 1024, 128), np.float32)}, mesh)
+    compiled = averaging(link, state, mesh).lower(of_all, state).compile()
+    return compiled.memory_analysis().temp_size_in_bytes / grads["w"].nbytes

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 from fast_compilation import FAST_COMPILATION
+
+from jaxcompress.distributed.placement import as_numpy
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -78,11 +79,7 @@ def saved(folder: Path, step: int) -> Any:
     """The parameters and the state of a checkpoint; keys as numbers."""
     with ocp.CheckpointManager(folder) as manager:
         found = manager.restore(step, args=ocp.args.StandardRestore())
-
-    def number(x):
-        return jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
-
-    return jax.tree.map(number, found)
+    return jax.tree.map(as_numpy, found)
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from helpers import (
     random_updates,
     slow,
 )
-from invariants import Step, added, memory, worker_memories
+from invariants import Step, added, memory, own_parts, worker_memories
 from laws_programs import (
     COMPARED,
     LARGE,
@@ -43,7 +43,6 @@ from laws_programs import (
     on_devices,
     on_two_axes,
     over_vmap,
-    public_schemes,
     run_large,
     run_on,
     simulates_memory,
@@ -51,10 +50,11 @@ from laws_programs import (
 )
 
 import jaxcompress
+from benchmarks.common.expressions import public_schemes
 from jaxcompress import two_phase
 from jaxcompress.base import walk
+from jaxcompress.distributed.placement import as_numpy
 from jaxcompress.distributed.specs import is_per_worker
-from jaxcompress.feedback.state_quantization import read
 from jaxcompress.ops.serialization import LANES
 from jaxcompress.profiling.monitor import Energies
 
@@ -564,7 +564,7 @@ def test_same_key_same_result(text):
 
 @every_compressor
 def test_state_saved_and_restored_gives_the_same_next_step(text):
-    saved = [to_numpy(x) for x in jax.tree.leaves(steps(text)[2].after)]
+    saved = [as_numpy(x) for x in jax.tree.leaves(steps(text)[2].after)]
     blank = first_state(compressor_of(text), MIXED, WORKERS)
     restored = jax.tree.unflatten(jax.tree.structure(blank), [jnp.asarray(x) for x in saved])
     expected = steps(text)[3]
@@ -595,7 +595,7 @@ def test_replicas_are_equal_to_the_last_bit(text):
     last = steps(text)[-1]
     assert_equal_on_all_workers(last)
     for x in replicated_parts(last.after):
-        assert len({to_numpy(shard.data).tobytes() for shard in x.addressable_shards}) == 1
+        assert len({as_numpy(shard.data).tobytes() for shard in x.addressable_shards}) == 1
 
 
 def assert_equal_on_all_workers(result: Result) -> None:
@@ -608,18 +608,12 @@ def assert_equal_on_all_workers(result: Result) -> None:
 def test_a_change_of_the_number_of_workers_keeps_the_mean_of_the_memory(text, workers):
     before = steps(text)[-1].after
     after = jaxcompress.reshard_workers(before, workers)
-    parts = list(zip(per_worker_parts(before), per_worker_parts(after), strict=True))
+    parts = list(zip(own_parts(before), own_parts(after), strict=True))
     assert parts
     for old, new in parts:
         assert new.shape == (workers, *old.shape[1:])
         rounding = ALL_COMPRESSORS[text].rounds * largest(old)
         assert_close(np.mean(new, axis=0), np.mean(old, axis=0), rounding=rounding)
-
-
-def per_worker_parts(state) -> list:
-    """What belongs to each worker, as it is read from where it is stored."""
-    nodes = [x for x in jax.tree.leaves(state, is_leaf=is_per_worker) if is_per_worker(x)]
-    return [np.asarray(x) for node in nodes for x in jax.tree.leaves(read(node.value))]
 
 
 def replicated_parts(state) -> list:
@@ -629,10 +623,6 @@ def replicated_parts(state) -> list:
 
 def first_row(tree):
     return jax.tree.map(lambda x: x[0], tree)
-
-
-def to_numpy(x) -> np.ndarray:
-    return np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
 
 
 def is_float(x) -> bool:

@@ -11,6 +11,7 @@ import optax
 import pytest
 from helpers import WORKERS, assert_close, assert_same_bits, slow_unless
 from jax.sharding import PartitionSpec as P
+from optimizer_helpers import assert_replicas_are_equal
 
 import jaxcompress
 from jaxcompress import compress, dense, error_feedback, parse, top_k
@@ -112,11 +113,6 @@ def in_own_shard_map(optimizer, value_and_grad, steps: int = 1):
     specs = jaxcompress.state_specs(state)
     step = jax.shard_map(run, mesh=mesh, in_specs=(P(), specs, P("data")), out_specs=(P(), specs))
     return jax.jit(step).trace(params, state, batch), (params, state, batch)
-
-
-def assert_replicas_are_equal(tree):
-    for x in jax.tree.leaves(tree):
-        assert len({np.asarray(shard.data).tobytes() for shard in x.addressable_shards}) == 1
 
 
 # What composes

@@ -15,8 +15,9 @@ from helpers import assert_close, first_state, mean_over_workers, random_updates
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from invariants import added, memory
-from laws_programs import over_vmap, public_schemes
+from laws_programs import over_vmap
 
+from benchmarks.common.expressions import public_schemes
 from jaxcompress import momentum_correction, parse
 from jaxcompress.base import walk
 

@@ -18,6 +18,7 @@ from helpers import (
     random_updates,
     slow,
     slow_unless,
+    vmap_axes,
 )
 from jax.sharding import AxisType, Mesh
 from jax.sharding import PartitionSpec as P
@@ -35,8 +36,7 @@ from jaxcompress import (
     top_k,
     traffic,
 )
-from jaxcompress.distributed.placement import expand_worker_axis, squeeze_worker_axis
-from jaxcompress.distributed.specs import is_per_worker
+from jaxcompress.distributed.placement import map_per_worker
 from jaxcompress.transform import compress
 
 TREE = {"kernel": jnp.zeros((40, 30)), "bias": jnp.zeros((40,)), "scale": jnp.zeros((8,))}
@@ -44,13 +44,7 @@ TREE = {"kernel": jnp.zeros((40, 30)), "bias": jnp.zeros((40,)), "scale": jnp.ze
 
 def rows_of(state, workers=WORKERS):
     """State as it stands outside a step."""
-    return jax.tree.map(
-        lambda node: (
-            jax.tree.map(lambda x: jnp.stack([x] * workers), node) if is_per_worker(node) else node
-        ),
-        state,
-        is_leaf=is_per_worker,
-    )
+    return map_per_worker(lambda x: jnp.stack([x] * workers), state)
 
 
 def by_shard_map(optimizer, mesh=None, axis_name="data"):
@@ -61,8 +55,8 @@ def by_shard_map(optimizer, mesh=None, axis_name="data"):
 
     def one_worker(updates, state, params):
         own = jax.tree.map(lambda x: x[0], updates)
-        updates, state = optimizer.update(own, squeeze_worker_axis(state), params)
-        return updates, expand_worker_axis(state)
+        updates, state = optimizer.update(own, jaxcompress.squeeze_worker_axis(state), params)
+        return updates, jaxcompress.expand_worker_axis(state)
 
     def step(updates, state, params):
         specs = state_specs(state, axis_name)
@@ -78,9 +72,7 @@ def by_vmap(optimizer):
     """The same with virtual workers; updates have a row for each of them."""
 
     def step(updates, state, params):
-        axes = jax.tree.map(
-            lambda node: 0 if is_per_worker(node) else None, state, is_leaf=is_per_worker
-        )
+        axes = vmap_axes(state)
 
         def one_worker(updates, state):
             return optimizer.update(updates, state, params)

@@ -100,3 +100,9 @@ def summary_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 def without_time(summary: dict[str, Any]) -> dict[str, Any]:
     """A summary without the one number that differs between runs."""
     return {name: value for name, value in summary.items() if name != "seconds"}
+
+
+def logged(workdir: Path) -> list[dict[str, Any]]:
+    """The metrics in the files of a run."""
+    text = (workdir / "metrics.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]

@@ -5,7 +5,7 @@ measurements keeps the rows of all others.
 """
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,6 +66,14 @@ def is_of_commit(row: Row, commit: str) -> bool:
 def device_file(prefix: str, device: str) -> str:
     """The name of a CSV file whose rows depend on the device."""
     return f"{prefix}_{device.lower().replace(' ', '_')}.csv"
+
+
+def grouped(rows: Iterable[Row], columns: Sequence[str]) -> dict[tuple[str, ...], list[Row]]:
+    """The rows that have the same text in these columns."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(str(row[column]) for column in columns), []).append(row)
+    return groups
 
 
 def position(values: Sequence[Any], value: Any) -> int:

@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 import jaxcompress
 from benchmarks.common.resnet50_shapes import resnet50_shapes
-from jaxcompress import PerWorker
+from jaxcompress.distributed.placement import map_per_worker
 from train.models.build_model import build_model
 from train.task import make_loss
 
@@ -66,18 +66,7 @@ def rows_of_all(state: Any, workers: int) -> Any:
 
     `PerWorker` parts get a row per worker.
     """
-
-    def row(x):
-        return jax.ShapeDtypeStruct((workers, *x.shape), x.dtype)
-
-    def is_per_worker(node):
-        return isinstance(node, PerWorker)
-
-    return jax.tree.map(
-        lambda node: jax.tree.map(row, node) if is_per_worker(node) else node,
-        state,
-        is_leaf=is_per_worker,
-    )
+    return map_per_worker(lambda x: jax.ShapeDtypeStruct((workers, *x.shape), x.dtype), state)
 
 
 def _placed(tree: Any, specs: Any, mesh: Mesh) -> Any:

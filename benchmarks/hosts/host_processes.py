@@ -81,20 +81,12 @@ class HostProcesses:
         """
         self._errors = tempfile.TemporaryDirectory(prefix="benchmark-")
         self._processes = []
-        for rank in range(len(network.hosts)):
-            arguments = [
-                python,
-                "-m",
-                module,
-                str(rank),
-                str(len(network.hosts)),
-                network.address(0),
-                argument,
-            ]
+        workers = len(network.hosts)
+        for rank in range(workers):
+            program = [python, "-m", module, str(rank), str(workers), network.address(0), argument]
             with self._errors_of(rank).open("w") as errors:
-                cores = _cores(rank, len(network.hosts))
                 self._processes.append(
-                    _start(network.command(rank, arguments), cores, settings, errors)
+                    _start(network.command(rank, program), _cores(rank, workers), settings, errors)
                 )
 
     def __enter__(self) -> "HostProcesses":

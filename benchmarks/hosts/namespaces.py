@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SETTINGS = Path("/etc/netns")  # `ip netns exec NAME` lays the files of NAME's folder over /etc
+NETNS_FOLDER = Path("/etc/netns")  # `ip netns exec NAME` lays the files of NAME's folder over /etc
 SMALLEST_BURST = 4096  # bytes: two full packets of Ethernet
 FULL_SPEED = "100gbit"  # what no host reaches
 BURST_SECONDS = 1e-3  # a link that was idle passes on what it carries in this time at once
@@ -99,28 +99,15 @@ def _build(made: Network) -> None:
     _run("ip", "-n", made.switch, "link", "set", "bridge", "up")
     for host, name in enumerate(made.hosts):
         # JAX's gloo listens at the address of the machine's own name.
-        folder = SETTINGS / name
+        folder = NETNS_FOLDER / name
         folder.mkdir(parents=True)
         (folder / "hosts").write_text(
             f"127.0.0.1 localhost\n{made.address(host)} {socket.gethostname()}\n"
         )
         port = f"port{host}"
         _run("ip", "netns", "add", name)
-        _run(
-            "ip",
-            "link",
-            "add",
-            "eth0",
-            "netns",
-            name,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            port,
-            "netns",
-            made.switch,
-        )
+        pair = ("type", "veth", "peer", "name", port, "netns", made.switch)
+        _run("ip", "link", "add", "eth0", "netns", name, *pair)
         _run("ip", "-n", made.switch, "link", "set", port, "master", "bridge", "up")
         _run("ip", "-n", name, "address", "add", f"{made.address(host)}/24", "dev", "eth0")
         for device in ("lo", "eth0"):
@@ -129,7 +116,7 @@ def _build(made: Network) -> None:
 
 def _owners() -> list[int]:
     """The process ids in the names of existing namespaces and settings folders."""
-    folders = [path.name for path in SETTINGS.iterdir()] if SETTINGS.exists() else []
+    folders = [path.name for path in NETNS_FOLDER.iterdir()] if NETNS_FOLDER.exists() else []
     return [int(found[1]) for name in [*_namespaces(), *folders] if (found := _NAME.match(name))]
 
 
@@ -152,7 +139,7 @@ def _remove(owner: int) -> None:
         except RuntimeError:
             if name in _namespaces():
                 raise
-    for folder in SETTINGS.glob(f"{prefix}*"):
+    for folder in NETNS_FOLDER.glob(f"{prefix}*"):
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(folder)
 

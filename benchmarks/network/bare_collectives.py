@@ -16,17 +16,14 @@ from jax.sharding import PartitionSpec as P
 COLLECTIVES = ("psum", "pmax", "pmin", "all_gather", "reduce_scatter", "all_to_all", "ppermute")
 
 
-def bare_collectives(
-    traced: Any, mesh: Mesh, axis_name: str = "data"
-) -> tuple[Callable, list[list[jax.Array]]]:
+def bare_collectives(traced: Any, mesh: Mesh) -> tuple[Callable, list[list[jax.Array]]]:
     """The communication of a traced program, to be timed alone.
 
     Each collective waits for the one before it, as most of them do in the program.
 
     Args:
       traced: From ``jitted.trace(*args)``, of a function inside ``shard_map`` over one axis.
-      mesh: The workers.
-      axis_name: Their axis.
+      mesh: The workers, along its axis "data".
 
     Returns:
       A jitted function and its argument: zeros for the inputs of each collective.
@@ -41,12 +38,10 @@ def bare_collectives(
             results.append(done)
         return results
 
-    program = jax.jit(
-        jax.shard_map(local, mesh=mesh, in_specs=P(axis_name), out_specs=P(axis_name))
-    )
-    placed = jax.sharding.NamedSharding(mesh, P(axis_name))
+    program = jax.jit(jax.shard_map(local, mesh=mesh, in_specs=P("data"), out_specs=P("data")))
+    placed = jax.sharding.NamedSharding(mesh, P("data"))
     shapes = [[variable.aval for variable in equation.invars] for equation in equations]
-    workers = mesh.shape[axis_name]
+    workers = mesh.shape["data"]
     zeros = jax.jit(
         lambda: [[jnp.zeros((workers, *one.shape), one.dtype) for one in each] for each in shapes],
         out_shardings=placed,

@@ -4,7 +4,7 @@ import os
 import statistics
 from collections.abc import Iterable, Sequence
 
-from benchmarks.common.results import Results, Row, position
+from benchmarks.common.results import Results, Row, grouped, position
 from benchmarks.hosts.host_processes import Measured
 from benchmarks.hosts.namespaces import bits_per_second
 from benchmarks.network.methods import METHODS, Method
@@ -100,10 +100,7 @@ def over_rounds(rows: Iterable[Row]) -> list[Row]:
 
     `min_ms` and `max_ms` are of the steps of all rounds, and `rounds` counts the rounds.
     """
-    found: dict[tuple, list[Row]] = {}
-    for each in rows:
-        found.setdefault(name_of(each)[:-1], []).append(each)
-    return [_over_rounds(some) for some in found.values()]
+    return [_over_rounds(some) for some in grouped(rows, (*KEY[:-1], "commit")).values()]
 
 
 def _over_rounds(rows: Sequence[Row]) -> Row:

@@ -44,8 +44,8 @@ def shown(rows: Iterable[Row]) -> list[Row]:
     ]
 
 
-def profile(rows: Iterable[Row], rate: str = "1gbit") -> list[Row]:
-    """Where the time of a step goes, over links of one rate; rows of earlier versions lack it."""
+def profile(rows: Iterable[Row]) -> list[Row]:
+    """Where the time of a step goes, over links of 1 Gbit/s; rows of earlier versions lack it."""
     return [
         {
             "average by": _method(each),
@@ -61,7 +61,7 @@ def profile(rows: Iterable[Row], rate: str = "1gbit") -> list[Row]:
             "waits": f"{float(each['waits']):,.0f}",
         }
         for each in rows
-        if each["rate"] == rate and each.get("cores_used")
+        if each["rate"] == "1gbit" and each.get("cores_used")
     ]
 
 

@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 
 import torch
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
+    fp16_compress_hook,
+    fp16_compress_wrapper,
+)
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
@@ -19,19 +22,8 @@ def ddp(method: str, grads: list[torch.Tensor]) -> Averaging:
     into the buckets. That is one pass over memory, as in any backward pass, and DDP copies nothing.
     """
     # The PowerSGD hook gets one bucket: those of several mix up their all-reduces over gloo.
-    model = DistributedDataParallel(
-        _Model(grads),
-        bucket_cap_mb=1000 if "PowerSGD" in method else None,
-        gradient_as_bucket_view=True,
-    )
-    if "fp16" in method:
-        model.register_comm_hook(None, fp16_compress_hook)
-    if "PowerSGD" in method:
-        # DDP rebuilds its buckets after the first step, so the error memory starts with the second.
-        state = PowerSGDState(
-            None, _rank(method), start_powerSGD_iter=2, min_compression_rate=MIN_RATE
-        )
-        model.register_comm_hook(state, powerSGD_hook)
+    one_bucket = 1000 if "PowerSGD" in method else None
+    model = with_hook(_Model(grads), method, one_bucket, MIN_RATE, batched=False)
 
     def backward() -> None:
         with model.no_sync():
@@ -40,17 +32,50 @@ def ddp(method: str, grads: list[torch.Tensor]) -> Averaging:
     programs = {"step": lambda: model(grads).backward(), "backward": backward}
     return Averaging(
         programs,
-        messages(method, [x.shape for x in grads]),
+        _messages(method, [x.shape for x in grads]),
         lambda: model.zero_grad(set_to_none=False),
     )
 
 
-def messages(method: str, shapes: Sequence[torch.Size]) -> list[Message]:
+def with_hook(
+    model: torch.nn.Module, method: str, bucket_mib: float | None, min_rate: float, batched: bool
+) -> DistributedDataParallel:
+    """`model` under DDP with the method's hook.
+
+    The statistics of BatchNorm stay local, which sends less than DDP's default.
+
+    Args:
+      model: Its gradients are averaged.
+      method: The name, as in ``DDP, PowerSGD hook, rank 4``.
+      bucket_mib: The size of a bucket; None for DDP's default.
+      min_rate: The PowerSGD hook sends factors of an array if they are so many times smaller.
+      batched: Whether the PowerSGD hook joins matrices of one shape.
+    """
+    wrapped = DistributedDataParallel(
+        model, bucket_cap_mb=bucket_mib, gradient_as_bucket_view=True, broadcast_buffers=False
+    )
+    if "fp16" in method:
+        wrapped.register_comm_hook(None, fp16_compress_hook)
+    if "PowerSGD" in method:
+        # DDP rebuilds its buckets after the first step, so the error memory starts with the second.
+        state = PowerSGDState(
+            None,
+            rank_of(method),
+            start_powerSGD_iter=2,
+            min_compression_rate=min_rate,
+            batch_tensors_with_same_shape=batched,
+        )
+        hook = fp16_compress_wrapper(powerSGD_hook) if "half" in method else powerSGD_hook
+        wrapped.register_comm_hook(state, hook)
+    return wrapped
+
+
+def _messages(method: str, shapes: Sequence[torch.Size]) -> list[Message]:
     """What DDP sends per step."""
     if "PowerSGD" not in method:
         dtype = torch.float16 if "fp16" in method else torch.float32
         return [Message("all_reduce", dtype, sum(shape.numel() for shape in shapes))]
-    rank, rest, left, right = _rank(method), 0, 0, 0
+    rank, rest, left, right = rank_of(method), 0, 0, 0
     for shape in shapes:
         n, m = shape[0], shape.numel() // shape[0]
         if (n + m) * rank * MIN_RATE < n * m:
@@ -60,7 +85,8 @@ def messages(method: str, shapes: Sequence[torch.Size]) -> list[Message]:
     return [Message("all_reduce", torch.float32, size) for size in (rest, left, right)]
 
 
-def _rank(method: str) -> int:
+def rank_of(method: str) -> int:
+    """The rank at the end of a method's name."""
     return int(method.rsplit(maxsplit=1)[1])
 
 

@@ -29,7 +29,7 @@ import tyro
 
 from benchmarks.common.environment import environment
 from benchmarks.common.pages import REPOSITORY, markdown, write_between, write_readme
-from benchmarks.common.results import Results, Row
+from benchmarks.common.results import Results, Row, grouped
 from benchmarks.hosts.host_processes import HostProcesses
 from benchmarks.hosts.namespaces import FULL_SPEED, Network, bits_per_second, missing, network
 from benchmarks.plan.map import WORKERS, draw
@@ -148,12 +148,9 @@ def summary(rows: list[Row]) -> str:
     near = sum(measured_ms(choice(mine)) <= 1.1 * min(map(measured_ms, mine)) for mine in of_each)
     where = [mine for mine in of_each if min(mine, key=measured_ms) is mine[0]]
     right = sum(choice(mine) is mine[0] for mine in where)
-    of_hosts: dict[str, list[Row]] = {}
-    for row in rows:
-        of_hosts.setdefault(str(row["hosts"]), []).append(row)
     by_hosts = ", ".join(
         f"{statistics.median(map(abs, errors(mine))):.0%} with {hosts} hosts"
-        for hosts, mine in of_hosts.items()
+        for (hosts,), mine in grouped(rows, ("hosts",)).items()
     )
     return (
         f"Over {len(of_each)} networks and {len(found)} steps, predictions are"
@@ -184,12 +181,9 @@ def readme(rows: list[Row]) -> str:
     )
 
 
-def networks(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
+def networks(rows: list[Row]) -> dict[tuple[str, ...], list[Row]]:
     """The rows of each number of hosts and rate, dense first."""
-    found: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        found.setdefault((str(row["hosts"]), row["rate"]), []).append(row)
-    return found
+    return grouped(rows, ("hosts", "rate"))
 
 
 def choice(rows: list[Row]) -> Row:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from benchmarks.common.expressions import DENSE
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
-from benchmarks.common.results import Row, read_csv
+from benchmarks.common.results import Row, grouped, read_csv
 
 PAGE = REPOSITORY / "docs" / "scaling.md"
 FILE, ERRORS_FILE, CHECKS_FILE = "scaling.csv", "scaling_errors.csv", "scaling_checks.csv"
@@ -48,35 +48,34 @@ def best(rows: Sequence[Row]) -> list[Row]:
 
 def summary(checks: Sequence[Row]) -> list[Row]:
     """The errors for each number of hosts and rate, and those of dense averages alone."""
-    networks: dict[tuple[str, str], list[Row]] = {}
-    for row in checks:
-        networks.setdefault((row["workers"], row["rate"]), []).append(row)
     return [
         {
             "hosts": workers,
             "rate": f"{rate}/s",
-            "averages": len(mine),
+            "averages": len(errors(mine, "communication_error")),
             "communication: error": percent(errors(mine, "communication_error")),
             "worst": worst(errors(mine, "communication_error")),
+            "whole averages": len(errors(mine, "average_error")),
             "whole average: error": percent(errors(mine, "average_error")),
             "worst of them": worst(errors(mine, "average_error")),
             "dense": worst(
                 errors([row for row in mine if row["method"] == DENSE], "average_error")
             ),
         }
-        for (workers, rate), mine in networks.items()
+        for (workers, rate), mine in grouped(checks, ("workers", "rate")).items()
     ]
 
 
 def sentence(checks: Sequence[Row]) -> str:
-    """The errors of the model in one sentence."""
+    """The errors of the model in one sentence. It has the compression of some methods only."""
     communication, whole = (
         errors(checks, f"{part}_error") for part in ("communication", "average")
     )
     return (
-        f"Over all {len(checks)} averages the model was {percent(communication)} off in the median"
-        f" for communication (at worst {worst(communication)}), and {percent(whole)} with"
-        f" compression included (at worst {worst(whole)})."
+        f"For the communication of {len(communication)} averages the model was"
+        f" {percent(communication)} off in the median (at worst {worst(communication)}), and for"
+        f" the {len(whole)} of them whose compression it has too, {percent(whole)} (at worst"
+        f" {worst(whole)})."
     )
 
 

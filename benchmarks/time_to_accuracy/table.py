@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from benchmarks.common.results import Results, Row, position
+from benchmarks.common.results import Results, Row, grouped, position
 from benchmarks.hosts.namespaces import bits_per_second
 from benchmarks.time_to_accuracy.methods import DENSE, METHODS, Method
 from benchmarks.time_to_accuracy.tasks import TASKS
@@ -24,6 +24,8 @@ def row(task: str, method: Method, expression: str, workers: int, rate: str, see
 
 
 Seconds = dict[str, float]  # of each seed
+# The rows of one method over one network, at one commit: a run for each seed.
+OF_RUNS = ("task", "workers", "rate", "commit", "framework", "method")
 
 
 def table(rows: Sequence[Row]) -> list[Row]:
@@ -32,16 +34,8 @@ def table(rows: Sequence[Row]) -> list[Row]:
     The speed-up is over the better dense run of both frameworks at the same commit: the median over
     the seeds of both. A method that missed the target in a run says so.
     """
-    groups = grouped(rows, ("task", "workers", "rate", "commit", "framework", "method"))
+    groups = grouped(rows, OF_RUNS)
     return [_line(name, group, _better_dense(name[:4], groups)) for name, group in groups.items()]
-
-
-def grouped(rows: Sequence[Row], columns: Sequence[str]) -> dict[tuple[str, ...], list[Row]]:
-    """The rows that have the same text in these columns."""
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(str(row[column]) for column in columns), []).append(row)
-    return groups
 
 
 # The task, the hosts and the links of the README's two sentences.
@@ -92,9 +86,7 @@ def _fastest(rows: Sequence[Row], network: tuple[str, ...]) -> Fastest | None:
     """
     groups = {
         name: group
-        for name, group in grouped(
-            rows, ("task", "workers", "rate", "commit", "framework", "method")
-        ).items()
+        for name, group in grouped(rows, OF_RUNS).items()
         if name[:3] == network and all(row["seconds"] for row in group)
     }
     for commit in dict.fromkeys(name[3] for name in groups):
@@ -131,7 +123,12 @@ def _median(group: Sequence[Row], column: str) -> float:
 def _line(name: tuple[str, ...], group: Sequence[Row], dense: Seconds) -> Row:
     task, workers, rate, commit, framework, method = name
     reached = [each for each in group if each["seconds"]]
-    about = {"task": task, "hosts": workers, "links": rate, "method": shown(framework, method)}
+    about = {
+        "task": task,
+        "hosts": workers,
+        "links": rate,
+        "method": shown(framework, method),
+    }
     if len(reached) < len(group):
         missed = f"missed in {len(group) - len(reached)} of {len(group)}"
         measured = dict.fromkeys(("seconds", "speed-up", "steps", "MB"), missed)

@@ -3,15 +3,10 @@
 from collections.abc import Callable
 
 import torch
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
-    fp16_compress_hook,
-    fp16_compress_wrapper,
-)
-from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.nn import functional
-from torch.nn.parallel import DistributedDataParallel
 
+from benchmarks.network.torch_ddp import MIN_RATE, rank_of, with_hook
 from benchmarks.network.torch_top_k import TopK
 from benchmarks.time_to_accuracy.ddp import Ddp
 from benchmarks.time_to_accuracy.methods import Method
@@ -53,28 +48,10 @@ def _backward(model: torch.nn.Module, set_to_none: bool) -> Backward:
 
 
 def _ddp(method: str, model: torch.nn.Module, settings: Ddp) -> Backward:
-    # The statistics of BatchNorm stay local, which sends less than DDP's default.
     megabytes = sum(4 * x.numel() for x in model.parameters()) / 2**20
-    wrapped = DistributedDataParallel(
-        model,
-        gradient_as_bucket_view=True,
-        broadcast_buffers=False,
-        bucket_cap_mb=None if settings.buckets is None else megabytes / settings.buckets,
-    )
-    if "fp16" in method:
-        wrapped.register_comm_hook(None, fp16_compress_hook)
-    if "PowerSGD" in method:
-        # DDP rebuilds its buckets after the first step, so the error memory starts with the second.
-        rank = int(method.rsplit(maxsplit=1)[1])
-        state = PowerSGDState(
-            None,
-            rank,
-            start_powerSGD_iter=2,
-            min_compression_rate=_RATE_OF_EMBEDDINGS / rank if "embeddings" in method else 2,
-            batch_tensors_with_same_shape=settings.batched,
-        )
-        hook = fp16_compress_wrapper(powerSGD_hook) if "half" in method else powerSGD_hook
-        wrapped.register_comm_hook(state, hook)
+    bucket = None if settings.buckets is None else megabytes / settings.buckets
+    min_rate = _RATE_OF_EMBEDDINGS / rank_of(method) if "embeddings" in method else MIN_RATE
+    wrapped = with_hook(model, method, bucket, min_rate, settings.batched)
     return _backward(wrapped, settings.set_to_none)
 
 

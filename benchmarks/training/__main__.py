@@ -117,9 +117,9 @@ choice; in brackets, the most of any step.
 ## Rows that were replaced
 
 Learning rates, clipping and the number of steps were tuned, some of them on test scores, and the
-rows above replaced these. "Dense" are the dense runs of the same data, model and steps that stood
-beside them, and "commit" is that of the run. `python -m benchmarks.training.replaced` collects
-them from the history of the repository into
+rows above replaced these. "Dense" is the score of the dense runs of that time, with the same data,
+model and steps; "commit" is the commit of the run. `python -m benchmarks.training.replaced`
+collects them from the history of the repository into
 [training_replaced.csv](../benchmarks/results/training_replaced.csv).
 
 {replaced}

@@ -17,7 +17,7 @@ import subprocess
 from collections.abc import Iterable, Iterator
 
 from benchmarks.common.pages import REPOSITORY
-from benchmarks.common.results import Row, read_csv, write_csv
+from benchmarks.common.results import Row, grouped, read_csv, write_csv
 from benchmarks.training.table import dense_beside
 
 FILE, REPLACED = "training.csv", "training_replaced.csv"
@@ -52,10 +52,7 @@ def replaced(earlier: Iterable[list[Row]], now: list[Row]) -> list[Row]:
 
 def table(rows: Iterable[Row]) -> list[Row]:
     """One line for each config, compressor, number of steps and commit, over its seeds."""
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        key = (row["config"], row["compressor"], row["steps"], row["commit"])
-        groups.setdefault(key, []).append(row)
+    groups = grouped(rows, ("config", "compressor", "steps", "commit"))
     return [
         {
             "run": f"`{config.removeprefix('configs/')}`",

@@ -4,15 +4,12 @@ import statistics
 from collections.abc import Iterable
 
 from benchmarks.common.pages import paired_difference, spread
-from benchmarks.common.results import Row
+from benchmarks.common.results import Row, grouped
 
 
 def groups(rows: Iterable[Row]) -> list[list[Row]]:
     """The rows of each config and compressor, one per seed, in the order of the file."""
-    found: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        found.setdefault((row["config"], row["compressor"]), []).append(row)
-    return list(found.values())
+    return list(grouped(rows, ("config", "compressor")).values())
 
 
 def table(rows: Iterable[Row]) -> list[Row]:

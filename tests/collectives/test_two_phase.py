@@ -22,6 +22,7 @@ from helpers import (
     runner,
     slow,
     slow_unless,
+    vmap_axes,
 )
 from subprocesses import user_environment
 
@@ -41,7 +42,7 @@ from jaxcompress import (
     top_k,
     two_phase,
 )
-from jaxcompress.distributed.specs import is_per_worker
+from jaxcompress.distributed.placement import map_per_worker
 
 # Made once, since a compressor is compiled once.
 SIGNS = two_phase(sign(32))
@@ -233,9 +234,7 @@ def quadratic_loss(compressor, workers=8, steps=600, size=1024):
     optimizer = optax.chain(compress(compressor, min_compression_rate=0.0), optax.sgd(0.05))
     start = jnp.ones(size)
     state = first_state_of(optimizer, start, workers)
-    axes = jax.tree.map(
-        lambda node: 0 if is_per_worker(node) else None, state, is_leaf=is_per_worker
-    )
+    axes = vmap_axes(state)
 
     @functools.partial(
         jax.vmap, in_axes=(None, axes, 0, None), out_axes=(None, axes), axis_name="data"
@@ -258,15 +257,7 @@ def quadratic_loss(compressor, workers=8, steps=600, size=1024):
 
 def first_state_of(optimizer, params, workers):
     state = optimizer.init(params)
-    return jax.tree.map(
-        lambda node: (
-            jax.tree.map(lambda x: jnp.broadcast_to(x, (workers, *x.shape)), node)
-            if is_per_worker(node)
-            else node
-        ),
-        state,
-        is_leaf=is_per_worker,
-    )
+    return map_per_worker(lambda x: jnp.broadcast_to(x, (workers, *x.shape)), state)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ import numpy as np
 import optax
 import pytest
 from helpers import assert_close, assert_same_bits, slow
-from jax.sharding import AxisType, Mesh, NamedSharding
+from invariants import own_parts
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from sharded_helpers import mesh_of
 from subprocesses import free_port, joined, lines_of, run_together
 
 from jaxcompress import (
@@ -23,18 +25,12 @@ from jaxcompress import (
     reshard_workers,
     top_k,
 )
-from jaxcompress.feedback.state_quantization import read
 
 SPECS = {"kernel": P(None, "model"), "bias": P("model"), "scale": P()}
 PARAMS = {
     name: np.random.default_rng(0).standard_normal(shape, np.float32)
     for name, shape in {"kernel": (24, 64), "bias": (80,), "scale": (48,)}.items()
 }
-
-
-def sharded_mesh(workers, shards):
-    devices = np.array(jax.devices()[: workers * shards]).reshape(workers, shards)
-    return Mesh(devices, ("data", "model"), axis_types=(AxisType.Auto,) * 2)
 
 
 def sharded_params(mesh):
@@ -61,7 +57,7 @@ def on_host(state):
 def cases():
     yield data_mesh(4), replicate(PARAMS, data_mesh(4)), optimizer_of("int8")
     yield VirtualMesh(4), PARAMS, optimizer_of("bfloat16")
-    mesh = sharded_mesh(2, 4)
+    mesh = mesh_of(2, 4)
     for dtype in ("int8", "bfloat16"):
         yield mesh, sharded_params(mesh), optimizer_of(dtype, sharded_params(mesh))
 
@@ -122,7 +118,7 @@ def test_memories_go_to_host_memory():
 
 @pytest.mark.parametrize("dtype", ["int8", *slow(None, "bfloat16")])
 def test_shards_of_more_workers_become_those_of_fewer(dtype):
-    many, few = sharded_mesh(4, 2), sharded_mesh(2, 2)
+    many, few = mesh_of(4, 2), mesh_of(2, 2)
     params = sharded_params(few)
     optimizer = optimizer_of(dtype, params)
     saved = on_host(init_state(optimizer_of(dtype, sharded_params(many)), PARAMS, many))
@@ -131,18 +127,10 @@ def test_shards_of_more_workers_become_those_of_fewer(dtype):
     assert jax.tree.map(lambda x: (x.shape, x.dtype), placed) == jax.tree.map(
         lambda x: (x.shape, x.dtype), first
     )
-    for old, new in zip(*map(memories, (saved, placed)), strict=True):
+    for old, new in zip(*map(own_parts, (saved, placed)), strict=True):
         # Half a level: of bfloat16 below 128, or of 8 bits up to 77.
         rounding = {None: 0, "bfloat16": 0.25, "int8": 0.31}[dtype]
         assert_close(new.mean(0), old.mean(0), 100, rounding)
-
-
-def memories(state):
-    nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, PerWorker))
-    own = [node.value for node in nodes if isinstance(node, PerWorker)]
-    return [
-        np.asarray(x, np.float32) for x in jax.tree.leaves(read(jax.tree.map(jnp.asarray, own)))
-    ]
 
 
 def test_another_number_of_workers_is_refused():
@@ -158,14 +146,14 @@ def test_another_number_of_workers_is_refused():
 
 
 def test_another_number_of_shards_is_refused():
-    mesh = sharded_mesh(2, 4)
+    mesh = mesh_of(2, 4)
     saved = init_state(optimizer_of(None, sharded_params(mesh)), PARAMS, mesh)
     with pytest.raises(ValueError, match="over 4 devices along 'model', and the mesh has the"):
-        place_state(saved, PARAMS, sharded_mesh(2, 2))
+        place_state(saved, PARAMS, mesh_of(2, 2))
     with pytest.raises(ValueError, match=r"along 'model', and the mesh has .*'data': 2\}"):
         place_state(saved, PARAMS, data_mesh(2))
     with pytest.raises(ValueError, match="2 rows, and the mesh has 1 workers"):
-        place_state(saved, PARAMS, sharded_mesh(1, 4))
+        place_state(saved, PARAMS, mesh_of(1, 4))
 
 
 @pytest.mark.usefixtures("as_users_run_it")
@@ -181,7 +169,7 @@ import jax, numpy as np, optax
 import test_resharding as t
 from helpers import assert_same_bits
 
-mesh = t.sharded_mesh(2, 2)
+mesh = t.mesh_of(2, 2)
 put = lambda x, spec: jax.make_array_from_callback(
     x.shape, t.NamedSharding(mesh, spec), lambda index: x[index]
 )

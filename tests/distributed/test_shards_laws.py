@@ -15,23 +15,16 @@ import orbax.checkpoint as ocp
 import pytest
 from claims import ALL_COMPRESSORS
 from helpers import assert_close, assert_same_bits, mean_over_workers
-from invariants import Step, added, memory, update_and_memory
-from jax.sharding import AxisType, Mesh, NamedSharding
+from invariants import Step, added, memory, own_parts, update_and_memory
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from laws_programs import axes_of, compressor_of, simulates_memory
+from sharded_helpers import SHAPES, SPECS, mesh_of
 
 import jaxcompress
 from jaxcompress.distributed.specs import is_per_worker
 from jaxcompress.feedback.memories import is_memory
-from jaxcompress.feedback.state_quantization import read
 
-SHAPES = {"kernel": (40, 64), "embedding": (64, 24), "bias": (80,), "scale": (48,)}
-TWO_AXES = {
-    "kernel": P(None, "model"),
-    "embedding": P("model", None),
-    "bias": P("model"),
-    "scale": P(),
-}
 THREE_AXES = {
     "kernel": P("tensor", "model"),
     "embedding": P(("model", "tensor"), None),
@@ -92,14 +85,8 @@ class Training(NamedTuple):
     state: Any
 
 
-def mesh_of(shape: tuple[int, ...]) -> Mesh:
-    names = ("data", "model", "tensor")[: len(shape)]
-    devices = np.array(jax.devices()[: int(np.prod(shape))]).reshape(shape)
-    return Mesh(devices, names, axis_types=(AxisType.Auto,) * len(shape))
-
-
 def placed(tree: Any, mesh: Mesh) -> Any:
-    specs = THREE_AXES if "tensor" in mesh.shape else TWO_AXES
+    specs = THREE_AXES if "tensor" in mesh.shape else SPECS
     # By way of NumPy, or a replica would share memory with the original.
     return {
         name: jax.device_put(np.array(x), NamedSharding(mesh, specs[name]))
@@ -137,7 +124,7 @@ def last_mean() -> optax.GradientTransformation:
 def training(
     text: str, shape: tuple[int, ...], dtype=jnp.float32, micro_batches: int = 1, donate=False
 ) -> Training:
-    mesh = mesh_of(shape)
+    mesh = mesh_of(*shape)
     params = placed(first_params(dtype), mesh)
     link = jaxcompress.compress(compressor_of(text), min_compression_rate=0)
     # A momentum after the average would be one too many for momentum_correction.
@@ -258,14 +245,7 @@ def test_memories_of_bfloat16_gradients_are_float32():
     assert_nothing_is_lost(TOP_K, one, 3)
     params, state, _ = run(one, one.params, one.state, range(3))
     assert {x.dtype for x in params.values()} == {jnp.dtype(jnp.bfloat16)}
-    assert {x.dtype for x in memories(state)} == {jnp.dtype(jnp.float32)}
-
-
-def memories(state: Any) -> list[np.ndarray]:
-    """What belongs to each worker, (workers, …), as it is read from where it is stored."""
-    nodes = jax.tree.leaves(state, is_leaf=is_per_worker)
-    own = [jax.tree.map(jnp.asarray, node.value) for node in nodes if is_per_worker(node)]
-    return [np.asarray(x) for x in jax.tree.leaves(read(own))]
+    assert {x.dtype for x in own_parts(state)} == {jnp.dtype(jnp.float32)}
 
 
 @each_on_each_mesh
@@ -323,7 +303,7 @@ def test_another_number_of_workers_keeps_every_mean_and_trains_on(text, old, new
     params, state, losses = after_three_steps(text, old)
     params, state = jax.device_get(params), jax.tree.map(on_host, state)
     state = jaxcompress.place_state(jaxcompress.reshard_workers(state, new[0]), params, one.mesh)
-    kept = list(zip(memories(state), memories(after_three_steps(text, old)[1]), strict=True))
+    kept = list(zip(own_parts(state), own_parts(after_three_steps(text, old)[1]), strict=True))
     assert kept
     for found, was in kept:
         assert found.shape == (new[0], *was.shape[1:])

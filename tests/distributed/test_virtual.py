@@ -30,6 +30,7 @@ from jaxcompress import (
 )
 from jaxcompress.distributed import virtual
 from jaxcompress.distributed.jaxprs import sub_jaxprs
+from jaxcompress.distributed.placement import as_numpy
 
 WORKERS, ROWS, STEPS = 4, 16, 3
 RNG = np.random.default_rng(0)
@@ -95,11 +96,9 @@ def asked_bytes(text, mesh):
     return traffic_of_jaxpr(step.trace(*placed(text, mesh)[1]).jaxpr).wire_bytes
 
 
-def numbers(tree):
-    return [
-        np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
-        for x in tree
-    ]
+def assert_near(found, expected):
+    for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+        np.testing.assert_allclose(as_numpy(one), as_numpy(other), **FLOAT32)
 
 
 @pytest.mark.parametrize("text", KINDS)
@@ -107,10 +106,7 @@ def test_numbers_and_counted_bytes_are_those_of_as_many_devices(text):
     found, _ = trained(text, VirtualMesh(WORKERS))
     expected, on_devices = trained(text, data_mesh(WORKERS))
     assert jax.tree.structure(found) == jax.tree.structure(expected)
-    for one, other in zip(
-        numbers(jax.tree.leaves(found)), numbers(jax.tree.leaves(expected)), strict=True
-    ):
-        np.testing.assert_allclose(one, other, **FLOAT32)
+    assert_near(found, expected)
     assert {device for x in jax.tree.leaves(found) for device in x.devices()} == {jax.devices()[0]}
     assert (
         asked_bytes(text, VirtualMesh(WORKERS))
@@ -144,10 +140,7 @@ def test_a_loss_that_is_averaged_already_gives_the_gradient_of_the_average():
 
     for mesh in VirtualMesh(WORKERS), data_mesh(WORKERS):
         found, expected = trained("dense()", mesh, averaged)[0], trained("dense()", mesh)[0]
-        for one, other in zip(
-            numbers(jax.tree.leaves(found)), numbers(jax.tree.leaves(expected)), strict=True
-        ):
-            np.testing.assert_allclose(one, other, **FLOAT32)
+        assert_near(found, expected)
 
 
 def loss_of_convolutions(params, extra, batch):
@@ -165,10 +158,7 @@ def averaged_loss_of_convolutions(params, extra, batch):
 @pytest.mark.parametrize("loss", [loss_of_convolutions, averaged_loss_of_convolutions])
 def test_convolutions_give_the_numbers_of_as_many_devices(loss):
     found, expected = (trained(TOP_K, mesh, loss)[0] for mesh in (VirtualMesh(4), data_mesh(4)))
-    for one, other in zip(
-        numbers(jax.tree.leaves(found)), numbers(jax.tree.leaves(expected)), strict=True
-    ):
-        np.testing.assert_allclose(one, other, **FLOAT32)
+    assert_near(found, expected)
 
 
 def groups(jaxpr):

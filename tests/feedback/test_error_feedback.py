@@ -15,6 +15,7 @@ from helpers import (
     first_state,
     random_updates,
     run,
+    top_k_of_rows,
 )
 
 from jaxcompress import (
@@ -37,14 +38,6 @@ from jaxcompress.feedback.memories import ErrorMemory
 VECTOR = {"x": jnp.zeros((20,))}
 
 
-def largest_in_numpy(x: np.ndarray, kept: int) -> np.ndarray:
-    """`x` with all but its `kept` largest magnitudes set to zero, row by row."""
-    indices = np.argsort(-np.abs(x), axis=-1, kind="stable")[..., :kept]
-    sent = np.zeros_like(x)
-    np.put_along_axis(sent, indices, np.take_along_axis(x, indices, -1), -1)
-    return sent
-
-
 def test_error_memory_starts_at_zero():
     params = {"matrix": jnp.ones((3, 4)), "half": jnp.ones((2,), jnp.bfloat16)}
     error = error_feedback(top_k(0.5)).init(jax.random.key(0), params).error
@@ -62,7 +55,7 @@ def test_error_memory_adds_to_the_next_update():
     # What reaches top_k is the sum, so it is the sum's largest entries that are sent.
     carried = memory + np.asarray(second["x"])
     np.testing.assert_array_equal(
-        carried - np.asarray(outcome.state.error.value.arrays["x"]), largest_in_numpy(carried, 5)
+        carried - np.asarray(outcome.state.error.value.arrays["x"]), top_k_of_rows(carried, 5)
     )
 
 
@@ -74,7 +67,7 @@ def test_error_memory_stores_the_residual():
     for _ in range(3):
         outcome = run(compressor, updates, state)
         memory = np.asarray(outcome.state.error.value.arrays["x"])
-        np.testing.assert_array_equal(memory, carried - largest_in_numpy(carried, 5))
+        np.testing.assert_array_equal(memory, carried - top_k_of_rows(carried, 5))
         # It is in the memory, so it is not in the residual too.
         assert not np.any(outcome.residual["x"])
         state, carried = outcome.state, memory + np.asarray(updates["x"])
@@ -90,7 +83,7 @@ def test_a_memory_of_many_parameters_is_many_memories():
         state = run(compressor, updates, state).state
         for name, x in updates.items():
             rows = (memories[name] + np.asarray(x)).reshape(WORKERS, -1)
-            memories[name] = (rows - largest_in_numpy(rows, rows.shape[1] // 5)).reshape(x.shape)
+            memories[name] = (rows - top_k_of_rows(rows, rows.shape[1] // 5)).reshape(x.shape)
     for name, memory in memories.items():
         np.testing.assert_array_equal(state.error.value.arrays[name], memory, err_msg=name)
 
@@ -185,7 +178,7 @@ def test_a_decay_forgets_a_part_of_the_memory():
         updates = random_updates(step, VECTOR)
         carried = np.asarray(updates["x"], np.float64) + 0.5 * memory
         outcome = run(compressor, updates, state)
-        state, memory = outcome.state, carried - largest_in_numpy(carried, 5)
+        state, memory = outcome.state, carried - top_k_of_rows(carried, 5)
         np.testing.assert_allclose(state.error.value.arrays["x"], memory, rtol=1e-5, atol=1e-6)
 
 
@@ -255,11 +248,11 @@ def test_a_rescaled_memory_is_one_in_units_of_parameters():
         unscaled += rate * np.asarray(other.mean["x"][0], np.float64)
         if rate > 0:
             carried = rate * np.asarray(updates["x"], np.float64) + unsent
-            sent = largest_in_numpy(carried, 5)
+            sent = top_k_of_rows(carried, 5)
             unsent, expected = carried - sent, expected + sent.mean(axis=0)
         else:  # in the memory at the rate of the step before; what is sent is lost
             carried = np.asarray(updates["x"], np.float64) + unsent / rates[step - 1]
-            unsent = rates[step - 1] * (carried - largest_in_numpy(carried, 5))
+            unsent = rates[step - 1] * (carried - top_k_of_rows(carried, 5))
     np.testing.assert_allclose(moved, expected, rtol=1e-4, atol=1e-5)
     assert np.abs(moved - unscaled).max() > 0.01
 

@@ -10,11 +10,11 @@ import numpy as np
 import optax
 import pytest
 from digits_helpers import accuracy, learn
-from helpers import FLOAT32, assert_close, assert_same_bits, slow
+from helpers import FLOAT32, assert_close, assert_same_bits, slow, vmap_axes
+from invariants import own_parts
 from optimizer_helpers import (
     WORKERS,
     assert_replicas_are_equal,
-    map_per_worker,
     mapped,
     placed,
     random_gradients,
@@ -32,6 +32,7 @@ from jaxcompress import (
     traffic_of_jaxpr,
 )
 from jaxcompress.contrib import onebit_lamb, zero_one_adam
+from jaxcompress.distributed.placement import as_numpy, map_per_worker
 from jaxcompress.distributed.specs import is_per_worker
 from jaxcompress.optimizers.onebit_common import SETTLED, Moments, Steps, freezing
 
@@ -140,12 +141,7 @@ def test_state_saved_and_restored_gives_the_same_next_step(name):
     )
     _, params, state = updates_of(optimizer, PARAMS, first)
 
-    def to_numpy(x):
-        return np.asarray(
-            jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
-        )
-
-    saved = [to_numpy(x) for x in jax.tree.leaves((params, state))]
+    saved = [as_numpy(x) for x in jax.tree.leaves((params, state))]
     blank = (params, jaxcompress.init_state(optimizer, params, jaxcompress.data_mesh(WORKERS)))
     keys = [jnp.issubdtype(x.dtype, jax.dtypes.prng_key) for x in jax.tree.leaves(blank)]
     arrays = [
@@ -163,9 +159,7 @@ def test_another_number_of_workers_keeps_the_mean_of_the_memory(name, workers):
     optimizer, grads = made(name), random_gradients(PARAMS, 6)
     _, params, state = updates_of(optimizer, PARAMS, grads)
     moved = jaxcompress.reshard_workers(state, workers)
-    for before, after in zip(
-        *(jax.tree.leaves(per_worker_parts(one)) for one in (state, moved)), strict=True
-    ):
+    for before, after in zip(*(own_parts(one) for one in (state, moved)), strict=True):
         assert after.shape[0] == workers and np.any(before)
         np.testing.assert_allclose(np.mean(after, axis=0), np.mean(before, axis=0), **FLOAT32)
     more = random_gradients(PARAMS, 2, seed=1, workers=workers)
@@ -173,12 +167,6 @@ def test_another_number_of_workers_keeps_the_mean_of_the_memory(name, workers):
         optimizer, jax.tree.map(np.asarray, params), more, placed(moved, workers)
     )
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(updates))
-
-
-def per_worker_parts(state) -> list:
-    return [
-        node.value for node in jax.tree.leaves(state, is_leaf=is_per_worker) if is_per_worker(node)
-    ]
 
 
 def of_all_workers(x):
@@ -190,9 +178,7 @@ def test_shard_map_equals_vmap(name):
     optimizer, grads = made(name), random_gradients(PARAMS, 6)
     expected, *_ = updates_of(optimizer, PARAMS, grads)
     params, state = PARAMS, map_per_worker(of_all_workers, optimizer.init(PARAMS))
-    axes = jax.tree.map(
-        lambda node: 0 if is_per_worker(node) else None, state, is_leaf=is_per_worker
-    )
+    axes = vmap_axes(state)
     step = jax.jit(
         jax.vmap(optimizer.update, in_axes=(0, axes, None), out_axes=(None, axes), axis_name="data")
     )

@@ -12,6 +12,7 @@ from jax.experimental import multihost_utils
 from train_helpers import ALONE
 
 import jaxcompress
+from jaxcompress.distributed.placement import as_numpy
 from train.checkpoint import Checkpoints, check_same_run
 from train.checksums import CHECKSUM_FILE
 from train.config import Config
@@ -77,7 +78,7 @@ def test_state_is_restored_bit_for_bit_with_its_sharding(saved, state):
     for one, other in zip(jax.tree.leaves(back), jax.tree.leaves(state), strict=True):
         assert one.dtype == other.dtype
         assert one.sharding.is_equivalent_to(other.sharding, one.ndim)
-        np.testing.assert_array_equal(bits(one), bits(other))
+        np.testing.assert_array_equal(as_numpy(one), as_numpy(other))
 
 
 def test_only_the_latest_are_kept(saved, state):
@@ -146,11 +147,6 @@ def test_another_run_is_named_field_by_field(tmp_path):
         check_same_run(
             tmp_path, before, {"model": "resnet20", "workers": 2, "decay_epochs": (1.0,)}
         )
-
-
-def bits(x: jax.Array) -> np.ndarray:
-    """The numbers of an array, also of a random key."""
-    return np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
 
 
 @pytest.mark.parametrize("optimizer", ["onebit_adam", *slow("onebit_lamb", "zero_one_adam")])

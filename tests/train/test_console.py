@@ -8,7 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import pytest
-from train_helpers import ALONE
+from train_helpers import ALONE, logged
 
 import jaxcompress
 from train.__main__ import main
@@ -131,12 +131,6 @@ def test_log_has_one_line_for_each_step_that_is_due(printed):
     ]
     assert len({line.index("accuracy") for line in steps}) == 1
     assert "perplexity" not in printed[2]
-
-
-def logged(workdir: Path) -> list[dict[str, Any]]:
-    """The metrics in the files of a run."""
-    text = (workdir / "metrics.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
 
 
 @same_run

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import assert_same_bits
 from sklearn.datasets import load_digits
 
 from train.data import batches
@@ -55,14 +56,6 @@ def joined(parts, key):
     return np.concatenate([part[key] for part in parts])
 
 
-def assert_same(left, right):
-    assert len(left) == len(right)
-    for one, other in zip(left, right, strict=True):
-        assert one.keys() == other.keys()
-        for key in one:
-            np.testing.assert_array_equal(one[key], other[key])
-
-
 # Training batches
 
 
@@ -89,7 +82,7 @@ def test_each_epoch_and_each_seed_has_a_different_order():
 
 def test_same_seed_same_batches():
     dataset = numbered(augment=crop_and_flip)
-    assert_same(take(dataset, 9), take(dataset, 9))
+    assert_same_bits(take(dataset, 9), take(dataset, 9))
 
 
 @pytest.mark.parametrize("process_count", [2, 3])
@@ -103,7 +96,7 @@ def test_rows_of_all_processes_are_the_global_batch(process_count):
         {key: joined(rows, key) for key in ("inputs", "labels")}
         for rows in zip(*parts, strict=True)
     ]
-    assert_same(rejoined, whole)
+    assert_same_bits(rejoined, whole)
 
 
 def test_images_are_normalized_float32_and_keep_their_labels():
@@ -127,7 +120,7 @@ def test_resuming_is_bit_identical(taken):
 
     resumed = batches.train_batches(dataset, 12, seed=0)
     resumed.set_state(state)
-    assert_same(list(itertools.islice(resumed, 6)), list(itertools.islice(iterator, 6)))
+    assert_same_bits(list(itertools.islice(resumed, 6)), list(itertools.islice(iterator, 6)))
 
 
 def test_state_is_the_same_on_every_process():
@@ -177,12 +170,12 @@ def test_rows_of_all_processes_are_the_global_test_batch():
         list(batches.test_batches(dataset, 8, process_index=p, process_count=2)) for p in range(2)
     ]
     rejoined = [{key: joined(rows, key) for key in rows[0]} for rows in zip(*parts, strict=True)]
-    assert_same(rejoined, list(batches.test_batches(dataset, 8)))
+    assert_same_bits(rejoined, list(batches.test_batches(dataset, 8)))
 
 
 def test_test_images_are_not_augmented():
     plain, augmented = numbered(), numbered(augment=crop_and_flip)
-    assert_same(list(batches.test_batches(plain, 4)), list(batches.test_batches(augmented, 4)))
+    assert_same_bits(list(batches.test_batches(plain, 4)), list(batches.test_batches(augmented, 4)))
 
 
 # Augmentation
@@ -229,7 +222,7 @@ def test_split_of_the_digits_is_fixed_and_stratified():
     first, second = load_dataset("digits"), load_dataset("digits")
     assert (first.train_size, first.test_size, first.num_classes) == (1437, 360, 10)
     assert first.train.images.shape[1:] == (8, 8, 1)
-    assert_same(
+    assert_same_bits(
         [first.train._asdict(), first.test._asdict()],
         [second.train._asdict(), second.test._asdict()],
     )
@@ -249,7 +242,7 @@ def test_validation_examples_are_training_examples_that_are_not_trained_on():
         name: np.concatenate([getattr(split, name) for split in (held_out.train, held_out.test)])
         for name in ("images", "labels")
     }
-    assert_same([joined], [whole.train._asdict()])
+    assert_same_bits([joined], [whole.train._asdict()])
 
 
 def test_unknown_data_set_names_the_nearest_and_all():

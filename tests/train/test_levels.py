@@ -1,13 +1,12 @@
 """Training with adaptive levels: their log, their bytes, the rate of the link, interruption."""
 
 import dataclasses
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import slow
-from train_helpers import ALONE, StopAfter, summary_of, train_together
+from train_helpers import ALONE, StopAfter, logged, summary_of, train_together
 
 from benchmarks.faults.saved import saved_arrays
 from jaxcompress import compress, data_mesh, parse
@@ -33,8 +32,7 @@ ADAPTIVE = Config(
 
 
 def lines_of(workdir: str) -> list[dict]:
-    lines = (Path(workdir) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [line for line in map(json.loads, lines) if "level" in line]
+    return [line for line in logged(Path(workdir)) if "level" in line]
 
 
 @pytest.fixture(scope="module")

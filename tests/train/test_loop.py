@@ -1,7 +1,6 @@
 """A run from its config to its summary."""
 
 import dataclasses
-import json
 import math
 import os
 import re
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import slow
-from train_helpers import ALONE, finish, start, summary_of
+from train_helpers import ALONE, finish, logged, start, summary_of
 
 from benchmarks.faults.saved import saved_arrays
 from train.__main__ import main
@@ -26,13 +25,6 @@ from train.metrics import Summary
 # Eight workers, one for each device of these tests. An epoch of the digits has 11 steps.
 SMALL = Config(**ALONE, batch_size=128, workers=8, epochs=1.0, log_every_steps=4)
 COMPRESSED = dataclasses.replace(SMALL, compressor="error_feedback(top_k(density=0.05))")
-
-
-def lines_of(workdir: Path) -> list[dict]:
-    return [
-        json.loads(line)
-        for line in (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
 
 
 # The tests of this group share one run.
@@ -64,7 +56,7 @@ def test_summary_has_all_its_keys_and_the_canonical_compressor(finished):
 @same_run
 def test_metrics_have_loss_accuracy_rate_bytes_and_what_is_unsent(finished):
     config, summary = finished
-    lines = lines_of(Path(config.workdir))
+    lines = logged(Path(config.workdir))
     training = [line for line in lines if "train_loss" in line]
     assert [line["step"] for line in training] == [4, 8, 11]
     for line in training:
@@ -82,9 +74,9 @@ def test_metrics_have_loss_accuracy_rate_bytes_and_what_is_unsent(finished):
 @same_run
 def test_finished_run_started_again_gives_the_same_summary_and_does_not_train(finished):
     config, summary = finished
-    before = lines_of(Path(config.workdir))
+    before = logged(Path(config.workdir))
     assert train(config) == summary
-    assert lines_of(Path(config.workdir)) == before
+    assert logged(Path(config.workdir)) == before
 
 
 @same_run
@@ -247,7 +239,7 @@ def test_the_rate_in_the_log_is_that_of_the_optimizer_also_after_skipped_steps(b
         COMPRESSED, workdir=str(tmp_path), warmup_epochs=0.8, schedule="constant", log_every_steps=1
     )
     train(config)
-    rates = [line["learning_rate"] for line in lines_of(tmp_path) if "learning_rate" in line]
+    rates = [line["learning_rate"] for line in logged(tmp_path) if "learning_rate" in line]
     # A warm-up of nine steps, of which two are skipped.
     expected = 0.1 * np.minimum([1, 2, 2, 2, 3, 4, 5, 6, 7, 8, 9], 9) / 9
     np.testing.assert_allclose(rates, expected, rtol=1e-6)
@@ -308,7 +300,7 @@ def test_ctrl_c_before_the_first_step_leaves_no_traceback(monkeypatch, capsys):
 
 def test_convergence_over_several_epochs(tmp_path):
     train(dataclasses.replace(COMPRESSED, epochs=4.0, workdir=str(tmp_path)))
-    losses = [line["test_loss"] for line in lines_of(tmp_path) if "test_loss" in line]
+    losses = [line["test_loss"] for line in logged(tmp_path) if "test_loss" in line]
     assert len(losses) == 4
     assert losses[0] > losses[1] > losses[3]
 

@@ -4,13 +4,10 @@ import json
 import math
 
 import pytest
+from train_helpers import logged
 
 from train.errors import InputError
 from train.metrics import MetricsLog, drop_lines_after, to_json
-
-
-def lines_of(path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def test_log_writes_lines_and_events(tmp_path):
@@ -18,7 +15,7 @@ def test_log_writes_lines_and_events(tmp_path):
     log.write(1, {"train_loss": 0.5})
     log.write(2, {"train_loss": 0.25, "learning_rate": 0.1})
     log.close()
-    assert lines_of(tmp_path / "metrics.jsonl") == [
+    assert logged(tmp_path) == [
         {"step": 1, "train_loss": 0.5},
         {"step": 2, "train_loss": 0.25, "learning_rate": 0.1},
     ]
@@ -29,7 +26,7 @@ def test_log_writes_lines_and_events(tmp_path):
 def test_line_is_in_the_file_before_the_log_is_closed(tmp_path):
     log = MetricsLog(tmp_path, step=0)
     log.write(1, {"train_loss": 0.5})
-    assert lines_of(tmp_path / "metrics.jsonl") == [{"step": 1, "train_loss": 0.5}]
+    assert logged(tmp_path) == [{"step": 1, "train_loss": 0.5}]
     log.close()
 
 
@@ -41,9 +38,7 @@ def test_resumed_log_drops_lines_after_the_checkpoint(tmp_path):
     second = MetricsLog(tmp_path, step=10)
     second.write(15, {"train_loss": 2.0})
     second.close()
-    assert [
-        (line["step"], line["train_loss"]) for line in lines_of(tmp_path / "metrics.jsonl")
-    ] == [
+    assert [(line["step"], line["train_loss"]) for line in logged(tmp_path)] == [
         (5, 1.0),
         (10, 1.0),
         (15, 2.0),
@@ -54,7 +49,7 @@ def test_incomplete_line_is_dropped(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 5}\n{"step": 1', encoding="utf-8")
     drop_lines_after(path, 10)
-    assert lines_of(path) == [{"step": 5}]
+    assert logged(tmp_path) == [{"step": 5}]
 
 
 def test_folder_in_place_of_the_metrics_is_reported(tmp_path):

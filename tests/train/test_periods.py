@@ -1,7 +1,6 @@
 """Training with a period: bytes, evaluation, interruption in the middle, and other workers."""
 
 import dataclasses
-import json
 import re
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 from helpers import slow
-from train_helpers import ALONE, SMALL, StopAfter, summary_of, train_together
+from train_helpers import ALONE, SMALL, StopAfter, logged, summary_of, train_together, without_time
 from train_helpers import train as train_in_a_process
 
 from benchmarks.faults.saved import saved_arrays
@@ -45,17 +44,8 @@ def interrupt(config: Config, steps: int) -> None:
         train(config, StopAfter(steps))
 
 
-def lines_of(workdir: Path) -> list[dict]:
-    lines = (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
-
-
 def steps_with(workdir: Path, name: str) -> list[int]:
-    return [line["step"] for line in lines_of(workdir) if name in line]
-
-
-def without_time(summary):
-    return summary | {"seconds": 0}
+    return [line["step"] for line in logged(workdir) if name in line]
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +78,7 @@ def test_bytes_are_those_of_a_synchronisation_over_the_period(uninterrupted):
     assert summary["dense_bytes_per_step"] == every_step["dense_bytes_per_step"]
     sent = {
         line["step"]: line["bytes_sent"]
-        for line in lines_of(Path(config.workdir))
+        for line in logged(Path(config.workdir))
         if "bytes_sent" in line
     }
     assert sent[20] == 4 * summary["peak_bytes_per_step"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from train_helpers import SMALL, finish, start, summary_of, train, without_time
+from train_helpers import SMALL, finish, logged, start, summary_of, train, without_time
 
 from benchmarks.faults.saved import saved_arrays
 
@@ -58,13 +58,9 @@ def last_logged_step(workdir: Path) -> int:
 
 
 def metrics_without_speed(workdir: Path) -> list[dict]:
-    lines = [
-        json.loads(line)
-        for line in (workdir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
     return [
         {name: value for name, value in line.items() if name != "steps_per_second"}
-        for line in lines
+        for line in logged(workdir)
     ]
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from benchmarks.hosts import namespaces
-from benchmarks.hosts.namespaces import SETTINGS, bits_per_second, missing, network
+from benchmarks.hosts.namespaces import NETNS_FOLDER, bits_per_second, missing, network
 
 
 def left() -> list[str]:
@@ -116,7 +116,7 @@ def test_an_error_ends_the_processes_and_removes_the_network(may_build):
         raise ZeroDivisionError
     assert sleeping.wait(10) == -9
     assert left() == []
-    assert not [path for path in SETTINGS.iterdir() if ours(path.name)]
+    assert not [path for path in NETNS_FOLDER.iterdir() if ours(path.name)]
 
 
 def ended_by(signal_number: int) -> int:

@@ -4,15 +4,11 @@ import contextlib
 import dataclasses
 
 import pytest
+from network_rows import made
 
 from benchmarks.common import results
-from benchmarks.hosts.host_processes import Measured
 from benchmarks.network import __main__ as network
 from benchmarks.network.__main__ import Options, main
-from benchmarks.network.methods import Method
-from benchmarks.network.rows import row
-
-USED = {"user_ms": 3.0, "system_ms": 1.0, "page_faults": 7.0, "waits": 5.0, "preemptions": 2.0}
 
 
 def test_without_root_it_says_what_it_needs(monkeypatch, capsys):
@@ -23,13 +19,8 @@ def test_without_root_it_says_what_it_needs(monkeypatch, capsys):
 
 def test_without_hosts_the_table_is_made_from_the_file(monkeypatch):
     written = {}
-    found = dict.fromkeys(("step", "bare"), Measured([12.0], 1_010_000, 100, USED))
-    about = {"version": "jax 1", "python": "3", "requested_bytes": 1_000_000}
-    methods = [Method("jax", "dense()"), Method("torch", "DDP, dense")]
-    rows = [
-        row(each, 2, "1gbit", 0, found, about) | {"machine": "a machine", "commit": "abc"}
-        for each in methods
-    ]
+    methods = [("dense()", "jax"), ("DDP, dense", "torch")]
+    rows = [made(*each, step_ms=12.0) | {"machine": "a machine"} for each in methods]
     monkeypatch.setattr(network, "missing", lambda: ["root"])
     monkeypatch.setattr(results, "read_csv", lambda name: rows)
     monkeypatch.setattr(network, "plot", lambda rows, path: written.update(plot=path))
@@ -51,13 +42,11 @@ def test_rounds_are_interleaved_and_what_was_measured_is_not_repeated(monkeypatc
     monkeypatch.setattr(network, "network", contextlib.nullcontext)
     monkeypatch.setattr(network, "surroundings", lambda: {"commit": "abc"})
     monkeypatch.setattr(network, "_show", lambda rows: None)
-    found = dict.fromkeys(("step", "bare"), Measured([12.0], 1_010_000, 100, USED))
-    about = {"version": "jax 1", "python": "3", "requested_bytes": 1_000_000}
     measured = []
 
-    def measure(method, workers, rates, round_, options):
-        measured.append((round_, workers, method.method, tuple(rates)))
-        return [row(method, workers, rate, round_, found, about) for rate in rates]
+    def measure(one, workers, rates, round_, options):
+        measured.append((round_, workers, one.method, tuple(rates)))
+        return [made(one.method, one.framework, workers, rate, 10.0, round_) for rate in rates]
 
     monkeypatch.setattr(network, "measure", measure)
     options = Options(workers=(2, 4), rate=("1gbit",), rounds=2, only=("jax dense", "sign()"))

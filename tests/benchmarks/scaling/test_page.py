@@ -48,12 +48,13 @@ def test_errors_are_medians_and_the_farthest():
     assert line["communication: error"] == "20 %" and line["worst"] == "+30 %"
     assert line["whole average: error"] == "12 %" and line["worst of them"] == "−20 %"
     assert line["dense"] == "−20 %"
+    assert (line["averages"], line["whole averages"]) == (3, 2)
 
 
 def test_all_checks_in_a_sentence():
     assert page.sentence(CHECKS) == (
-        "Over all 3 averages the model was 20 % off in the median for communication (at worst"
-        " +30 %), and 12 % with compression included (at worst −20 %)."
+        "For the communication of 3 averages the model was 20 % off in the median (at worst"
+        " +30 %), and for the 2 of them whose compression it has too, 12 % (at worst −20 %)."
     )
 
 

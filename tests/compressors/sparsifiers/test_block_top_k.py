@@ -4,7 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import WORKERS, assert_close, assert_same_bits, random_updates, run, runner
+from helpers import (
+    WORKERS,
+    assert_close,
+    assert_same_bits,
+    random_updates,
+    run,
+    runner,
+    top_k_of_rows,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,8 +28,7 @@ def numpy_block_top_k(x: np.ndarray, block: int, kept: int) -> np.ndarray:
     flat = np.asarray(x, np.float64).ravel()
     sent = np.zeros_like(flat)
     for start in range(0, flat.size, block):
-        indices = start + np.argsort(-np.abs(flat[start : start + block]), kind="stable")[:kept]
-        sent[indices] = flat[indices]
+        sent[start : start + block] = top_k_of_rows(flat[start : start + block], kept)
     return sent.reshape(x.shape)
 
 

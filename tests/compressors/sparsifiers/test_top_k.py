@@ -16,6 +16,7 @@ from helpers import (
     run,
     runner,
     slow,
+    top_k_of_rows,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -41,11 +42,7 @@ def platforms() -> list[str]:
 
 def numpy_top_k(x: np.ndarray, kept: int) -> np.ndarray:
     """`x` at its `kept` largest magnitudes, the first of equal ones; 0 elsewhere."""
-    flat = np.asarray(x, np.float64).ravel()
-    indices = np.argsort(-np.abs(flat), kind="stable")[:kept]
-    sent = np.zeros_like(flat)
-    sent[indices] = flat[indices]
-    return sent.reshape(x.shape)
+    return top_k_of_rows(np.asarray(x, np.float64).ravel(), kept).reshape(x.shape)
 
 
 def row(values, dtype=jnp.float32):

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers import assert_same_bits
 
 from train.data import batches
 from train.data.dataset import DataError
@@ -28,13 +29,6 @@ def take(count: int, batch_size: int = WINDOWS, **kwargs) -> list[dict[str, np.n
             batches.train_batches(numbered(), batch_size, **{"seed": 0} | kwargs), count
         )
     )
-
-
-def assert_same(left, right):
-    for one, other in zip(left, right, strict=True):
-        assert one.keys() == other.keys()
-        for key in one:
-            np.testing.assert_array_equal(one[key], other[key])
 
 
 def test_labels_are_the_inputs_one_character_later():
@@ -70,7 +64,7 @@ def test_rows_of_all_processes_are_the_global_batch(process_count):
         {key: np.concatenate([part[key] for part in rows]) for key in rows[0]}
         for rows in zip(*parts, strict=True)
     ]
-    assert_same(rejoined, take(9, 6))
+    assert_same_bits(rejoined, take(9, 6))
 
 
 def test_resuming_is_bit_identical():
@@ -79,7 +73,7 @@ def test_resuming_is_bit_identical():
         next(iterator)
     resumed = batches.train_batches(numbered(), 3, seed=0)
     resumed.set_state(json.loads(json.dumps(iterator.get_state())))
-    assert_same(list(itertools.islice(resumed, 6)), list(itertools.islice(iterator, 6)))
+    assert_same_bits(list(itertools.islice(resumed, 6)), list(itertools.islice(iterator, 6)))
 
 
 @pytest.mark.parametrize("test_length", [2, 9, 10, 29, 33])
@@ -104,7 +98,7 @@ def test_rows_of_all_processes_are_the_global_test_batch():
         {key: np.concatenate([part[key] for part in rows]) for key in rows[0]}
         for rows in zip(*parts, strict=True)
     ]
-    assert_same(rejoined, list(batches.test_batches(numbered(), 4)))
+    assert_same_bits(rejoined, list(batches.test_batches(numbered(), 4)))
 
 
 def test_vocabulary_is_that_of_the_training_text():
