@@ -41,9 +41,8 @@ def as_users_run_it(monkeypatch):
 @pytest.fixture
 def on_gpus(monkeypatch):
     """Traces the programs of GPUs, which run here too."""
-    collectives = ("collectives.one_phase", "collectives.two_phase")
-    ops = ("ops.low_rank", "ops.orthogonal", "ops.serialization")
-    for module in ("compressors.builders.joined", *collectives, *ops):
+    ops = ("ops.low_rank", "ops.merging", "ops.orthogonal", "ops.serialization")
+    for module in ("compressors.builders.joined", *ops):
         monkeypatch.setattr(f"jaxcompress.{module}.platform", lambda: "gpu")
 
 

@@ -21,8 +21,8 @@ def gathered(codec: Codec, *, contracts: bool = True) -> Compressor:
     route, write ``one_phase(qsgd(4))`` or ``two_phase(qsgd(4))``.
 
     Guarantees: the law of `Reduced`, up to rounding, for any codec. All workers add the same
-    messages in the same order, so their means are equal to the last bit. Every worker and every
-    array has its own key.
+    messages in the same order, so their means are equal to the last bit. Workers and arrays draw
+    random numbers independently.
 
     Args:
       codec: Encodes and decodes one array.

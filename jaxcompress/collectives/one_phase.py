@@ -9,11 +9,11 @@ import numpy as np
 from jax import lax
 from optax import Updates
 
-from jaxcompress._compat import axis_size, platform, vary_like
+from jaxcompress._compat import axis_size, vary_like
 from jaxcompress.base import AxisName, Codec, Compressor, Reduced, parseable
 from jaxcompress.collectives.long_messages import gather_words
 from jaxcompress.ops.codecs import codec_bits, codec_of, message_words
-from jaxcompress.ops.merging import Rows, merge, unmerge
+from jaxcompress.ops.merging import Rows, merge, merges, unmerge
 from jaxcompress.ops.serialization import WORD_BYTES, from_words, to_words
 from jaxcompress.ops.sparse_array import add_to, subtract_from, to_dense
 
@@ -57,18 +57,19 @@ def one_phase(inner: Compressor) -> Compressor:
 
 
 def all_gather_mean(codec: Codec, key: jax.Array, updates: Updates, axis_name: AxisName) -> Reduced:
-    """Encodes, gathers, decodes and averages, with a separate key per worker and array."""
+    """Encodes, gathers, decodes and averages. Workers and arrays draw independently."""
     leaves, treedef = jax.tree.flatten(updates)
     key = jax.random.fold_in(key, lax.axis_index(axis_name))
-    if platform() != "gpu" or not _can_merge(codec, leaves):
-        mean, residual, words = _average(codec, key, [x[None] for x in leaves], 0, axis_name)
-        mean, residual = ([stack[0] for stack in each] for each in (mean, residual))
+    rows = _rows(codec)
+    if not _can_merge(codec, leaves, rows):
+        means, residuals, words = _average(codec, key, [x[None] for x in leaves], 0, axis_name)
+        mean, residual = [x[0] for x in means], [x[0] for x in residuals]
     else:
         # The bytes are the same on all platforms.
         least = message_words(codec, leaves)
-        stacks = merge(leaves, _rows(codec))
+        stacks = merge(leaves, rows)
         mean, residual, words = _average(codec, key, stacks, least, axis_name)
-        mean, residual = (unmerge(each, leaves, _rows(codec)) for each in (mean, residual))
+        mean, residual = (unmerge(each, leaves, rows) for each in (mean, residual))
     return Reduced(treedef.unflatten(mean), treedef.unflatten(residual), 8 * WORD_BYTES * words)
 
 
@@ -89,17 +90,16 @@ def _rows(codec: Codec) -> Rows:
     return Rows(selected.length, filled=True, apart=not codec.entrywise)
 
 
-def _can_merge(codec: Codec, leaves: list[Any]) -> bool:
+def _can_merge(codec: Codec, leaves: list[Any], rows: Rows) -> bool:
     """Whether there are arrays to merge, and their messages then need no more words."""
-    stacks = jax.eval_shape(lambda arrays: merge(arrays, _rows(codec)), leaves)
+    if not merges(leaves, rows):
+        return False
     arrays = [
         jax.ShapeDtypeStruct(stack.shape[1:], stack.dtype)
-        for stack in stacks
+        for stack in jax.eval_shape(lambda arrays: merge(arrays, rows), leaves)
         for _ in range(stack.shape[0])
     ]
-    return len(stacks) < len(leaves) and message_words(codec, arrays) <= message_words(
-        codec, leaves
-    )
+    return message_words(codec, arrays) <= message_words(codec, leaves)
 
 
 def _average(

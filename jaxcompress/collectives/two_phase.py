@@ -9,10 +9,11 @@ import numpy as np
 from jax import lax
 from optax import Updates
 
-from jaxcompress._compat import axis_size, platform, vary_like
+from jaxcompress._compat import axis_size, vary_like
 from jaxcompress.base import AxisName, Codec, Compressor, Reduced, parseable
 from jaxcompress.collectives.long_messages import gather_words, send_rows
 from jaxcompress.ops.codecs import codec_bits, codec_of, decode, encode
+from jaxcompress.ops.merging import together
 from jaxcompress.ops.serialization import WORD_BYTES, from_words, to_words, words_in
 from jaxcompress.ops.sparse_array import add_to, subtract_from
 
@@ -87,20 +88,11 @@ def two_phase_mean(codec: Codec, key: jax.Array, updates: Updates, axis_name: Ax
     if not plan.share:
         return Reduced(updates, updates, 0)
 
-    if platform() != "gpu":
-        chunks = [_split([x], plan) for x in leaves]
-        found = _both_phases(codec, key, chunks, plan, axis_name)
-    else:
-        # GPUs launch kernels for every array.
-        one_array = plan._replace(counts=(sum(plan.counts),))
-        found = _both_phases(codec, key, [_split(leaves, plan)], one_array, axis_name)
-        starts = plan.chunk * np.cumsum((0, *plan.counts[:-1]))
-        # Cut from a flat array, since XLA combines such cuts into few kernels.
-        found = ([chunks.ravel()[start:] for start in starts.tolist()] for (chunks,) in found)
-    mean, residual = (
-        treedef.unflatten([_merge(*pair) for pair in zip(each, leaves, strict=True)])
-        for each in found
-    )
+    groups = together(leaves)
+    chunks = [_split([leaves[i] for i in group], plan) for group in groups]
+    counts = tuple(sum(plan.counts[i] for i in group) for group in groups)
+    found = _both_phases(codec, key, chunks, plan._replace(counts=counts), axis_name)
+    mean, residual = (treedef.unflatten(_cut(each, leaves, groups, plan)) for each in found)
     bits = 8 * WORD_BYTES * (plan.workers + 1) * _share_words(codec, plan)
     return Reduced(mean, residual, bits)
 
@@ -176,9 +168,19 @@ def _split(arrays: list[jax.Array], plan: _Plan) -> jax.Array:
     return jnp.concatenate(parts).reshape(-1, plan.chunk)
 
 
-def _merge(chunks: jax.Array, like: jax.Array) -> jax.Array:
-    """The inverse of `_split`."""
-    return chunks.ravel()[: like.size].reshape(like.shape).astype(like.dtype)
+def _cut(
+    chunks: list[jax.Array], leaves: list[jax.Array], groups: list[list[int]], plan: _Plan
+) -> list[jax.Array]:
+    """The arrays of all groups; for one group, the inverse of `_split`."""
+    found = {}
+    # Cut from a flat array, since XLA combines such cuts of a GPU's program into few kernels.
+    for flat, group in zip(map(jnp.ravel, chunks), groups, strict=True):
+        start = 0
+        for i in group:
+            part = flat[start : start + leaves[i].size]
+            found[i] = part.reshape(leaves[i].shape).astype(leaves[i].dtype)
+            start += plan.counts[i] * plan.chunk
+    return [found[i] for i in range(len(leaves))]
 
 
 def _encode(codec: Codec, key: jax.Array, chunks: jax.Array) -> Any:

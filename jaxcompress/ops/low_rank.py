@@ -69,6 +69,22 @@ def product(p: Any, q: Any, updates: Any) -> Any:
     )
 
 
+def decoded_once(codec: Any, factors: Any) -> Any:
+    """The same factors, decoded from the messages of a codec; None: they were sent as they are.
+
+    XLA for CPUs fuses what decodes a factor into the sum of outer products of `product`, and so
+    would decode it again for every entry of the matrix. It fuses no matrix product: here, one with
+    the identity.
+    """
+    if codec is None or platform() != "cpu":
+        return factors
+
+    def times_identity(x):
+        return jnp.matmul(x, jnp.eye(x.shape[2], dtype=x.dtype), precision=lax.Precision.HIGHEST)
+
+    return jax.tree.map(times_identity, factors)
+
+
 def random_bases(key: jax.Array, shapes: Any) -> Any:
     """Random orthonormal columns; a nearly singular start would cost precision at any rank."""
     leaves, treedef = jax.tree.flatten(shapes)

@@ -1,19 +1,22 @@
 """Arrays of many shapes as a few long ones.
 
-GPUs launch kernels for every array, so there a few long ones are faster. CPUs take arrays as they
-are: merging costs a copy.
+GPUs launch kernels for every array, so there all arrays are merged. On CPUs every array takes XLA
+time to compile, but merging a long one costs a copy: there short arrays are merged.
 """
 
 import itertools
+import sys
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from jaxcompress._compat import varying_axes
+from jaxcompress._compat import platform, varying_axes
 from jaxcompress.ops.sparse_array import LARGEST_SIZE
 
 JOINED_ROW = 256
+# The most entries of an array that CPUs merge with others: 256 KiB of float32, which stay in cache.
+SHORT = 2**16
 
 
 class Rows(NamedTuple):
@@ -24,6 +27,21 @@ class Rows(NamedTuple):
     apart: bool = False  # whether rows of two arrays must not be encoded together
 
 
+def together(arrays: list[jax.Array]) -> list[list[int]]:
+    """Positions of the arrays that may be merged, and of each that stays alone."""
+    longest = _longest()
+    groups: dict[int | None, list[int]] = {}
+    for i, x in enumerate(arrays):
+        groups.setdefault(i if x.size > longest else None, []).append(i)
+    return list(groups.values())
+
+
+def merges(arrays: list[jax.Array], rows: Rows) -> bool:
+    """Whether `merge` makes fewer stacks than there are arrays."""
+    whole = 0 if rows.length is None else len(_with_rows(arrays, rows))
+    return whole + len(_left_over(arrays, rows)) < len(arrays)
+
+
 def merge(arrays: list[jax.Array], rows: Rows) -> list[jax.Array]:
     """The arrays as a few stacks, (count, …): their whole rows, and then what is left over.
 
@@ -31,7 +49,8 @@ def merge(arrays: list[jax.Array], rows: Rows) -> list[jax.Array]:
     Where arrays stay apart, those with equally many rows are stacked instead. What is left over is
     stacked with others of its shape: an array shorter than a row, the end of an array that is no
     whole row, unless it is filled, and all arrays without a length of rows. Only arrays of one
-    dtype that vary along the same mesh axes are merged.
+    dtype that vary along the same mesh axes are merged; one that stays alone (see `together`) is a
+    stack of its own, uncut.
     """
     whole = [
         jnp.concatenate([_resized(arrays[i], _in_rows(arrays[i], rows)) for i in places]).reshape(
@@ -97,6 +116,11 @@ def joined_rows(size: int) -> int:
     return -(-size // JOINED_ROW)
 
 
+def _longest() -> int:
+    """The most entries of an array that is merged with others on the platform traced for."""
+    return {"gpu": sys.maxsize, "cpu": SHORT}.get(platform(), -1)
+
+
 def _in_rows(x: jax.Array, rows: Rows) -> int:
     """The entries of an array that are merged, with those that fill its last row."""
     if rows.length is None or x.size < rows.length:
@@ -109,10 +133,11 @@ def _with_rows(arrays: list[jax.Array], rows: Rows) -> list[list[int]]:
 
     A group has at most `LARGEST_SIZE` entries, unless one array alone has more.
     """
+    longest = _longest()
     groups: list[list[int]] = []
     latest: dict[Any, tuple[list[int], int]] = {}  # the group to add to, and its entries
     for i, x in enumerate(arrays):
-        if entries := _in_rows(x, rows):
+        if x.size <= longest and (entries := _in_rows(x, rows)):
             kind = (x.dtype, varying_axes(x), entries if rows.apart else None)
             group, total = latest.get(kind, ([], 0))
             if not group or total + entries > LARGEST_SIZE:
@@ -125,12 +150,15 @@ def _with_rows(arrays: list[jax.Array], rows: Rows) -> list[list[int]]:
 
 def _left_over(arrays: list[jax.Array], rows: Rows) -> list[list[tuple[int, int]]]:
     """Position and first entry of all that is in no row, grouped by what may be stacked."""
+    longest = _longest()
     alike: dict[Any, list[tuple[int, int]]] = {}
     for i, x in enumerate(arrays):
-        start = _in_rows(x, rows)
+        alone = x.size > longest
+        start = 0 if alone else _in_rows(x, rows)
         shape = (x.size - start,) if start else x.shape
         if start < x.size or not x.size:
-            alike.setdefault((shape, x.dtype, varying_axes(x)), []).append((i, start))
+            kind = (shape, x.dtype, varying_axes(x), i if alone else None)
+            alike.setdefault(kind, []).append((i, start))
     return list(alike.values())
 
 

@@ -4,13 +4,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_close, random_updates, slow, slow_unless
+from helpers import assert_close, mean_over_workers, random_updates, slow, slow_unless
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jaxcompress
 from jaxcompress import block_max, one_phase, two_phase
-from jaxcompress.ops.merging import JOINED_ROW, Rows, disjoin, join, joinable, merge, unmerge
+from jaxcompress.ops import merging
+from jaxcompress.ops.merging import (
+    JOINED_ROW,
+    Rows,
+    disjoin,
+    join,
+    joinable,
+    merge,
+    together,
+    unmerge,
+)
 
 # Long and short arrays, with and without a row that is not full, of two dtypes.
 TREE = {
@@ -146,15 +156,25 @@ def by_vmap(compressor, updates):
         ),
     ],
 )
-def test_arrays_merged_on_gpus_give_the_same_mean_and_residual(text, request):
+def test_merged_arrays_give_the_same_mean_and_residual(text, monkeypatch, request):
     compressor = jaxcompress.parse(text)
     updates = scaled(random_updates(4, TREE), -1)
-    expected = by_vmap(compressor, updates)
+
+    def up_to(entries):
+        monkeypatch.setattr(merging, "SHORT", entries)
+        return by_vmap(compressor, updates)
+
+    expected, *found = map(up_to, (-1, 1400, 10_000))
     request.getfixturevalue("on_gpus")
-    found = by_vmap(compressor, updates)
-    assert_close(scaled(found.mean, 1), scaled(expected.mean, 1))
-    assert_close(scaled(found.residual, 1), scaled(expected.residual, 1))
-    np.testing.assert_array_equal(found.bits, expected.bits)
+    for each in (*found, by_vmap(compressor, updates)):
+        assert_close(scaled(each.mean, 1), scaled(expected.mean, 1))
+        np.testing.assert_array_equal(each.bits, expected.bits)
+        residuals = [scaled(one.residual, 1) for one in (each, expected)]
+        if text.startswith("two_phase"):
+            # In another order arrays have other owners, who keep what the second phase drops.
+            float32 = [{k: x for k, x in one.items() if "half" not in k} for one in residuals]
+            residuals = map(mean_over_workers, float32)
+        assert_close(*residuals)
 
 
 @pytest.mark.parametrize(
@@ -208,9 +228,8 @@ def test_the_law_holds_for_merged_arrays_rounded_at_random(phases, text):
     assert_close(kept, jax.tree.map(lambda x: x.mean(0), updates))
 
 
-@pytest.mark.usefixtures("on_gpus")
 @pytest.mark.parametrize("phases", [one_phase, two_phase])
-def test_a_program_for_gpus_does_not_grow_with_the_arrays(phases):
+def test_a_program_does_not_grow_with_the_arrays(phases):
     more = TREE | {"more": jnp.zeros((70, 3)), "seven": jnp.zeros(7), "end": jnp.zeros(1000)}
 
     def operations(tree):
@@ -219,3 +238,10 @@ def test_a_program_for_gpus_does_not_grow_with_the_arrays(phases):
         return str(program).count(" shift_left ")
 
     assert 0 < operations(TREE) == operations(more)
+
+
+def test_long_arrays_stay_as_they_are_on_cpus(monkeypatch):
+    monkeypatch.setattr(merging, "SHORT", 8)
+    arrays = arrays_of([(5,), (3, 4), (8,), (3, 4)])
+    assert [x.shape for x in merge(arrays, Rows(4))] == [(1, 12), (1, 1), (1, 3, 4), (1, 3, 4)]
+    assert together(arrays) == [[0, 2], [1], [3]]

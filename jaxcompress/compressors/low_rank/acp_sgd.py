@@ -13,6 +13,7 @@ from jaxcompress.ops.argument_checks import check_integer, check_stateless
 from jaxcompress.ops.low_rank import (
     as_matrices,
     check_method,
+    decoded_once,
     factor_shapes,
     keep_finite,
     orthonormal_tree,
@@ -100,7 +101,8 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
             own = times(matrices, basis)
             reduced, new = inner.reduce(inner_key, own, state.inner[0], axis_name)
             sent = jax.tree.map(jnp.subtract, own, reduced.residual)
-            mean, sent = product(reduced.mean, basis, updates), product(sent, basis, updates)
+            factors = decoded_once(inner.codec, (reduced.mean, sent))
+            mean, sent = (product(factor, basis, updates) for factor in factors)
             p = keep_finite(reduced.mean, state.p)
             return result(mean, sent, reduced), state._replace(p=p, inner=(new, state.inner[1]))
 
@@ -109,7 +111,8 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
             own = transposed_times(matrices, basis)
             reduced, new = inner.reduce(inner_key, own, state.inner[1], axis_name)
             sent = jax.tree.map(jnp.subtract, own, reduced.residual)
-            mean, sent = product(basis, reduced.mean, updates), product(basis, sent, updates)
+            factors = decoded_once(inner.codec, (reduced.mean, sent))
+            mean, sent = (product(basis, factor, updates) for factor in factors)
             q = keep_finite(reduced.mean, state.q)
             return result(mean, sent, reduced), state._replace(q=q, inner=(state.inner[0], new))
 

@@ -11,6 +11,7 @@ from jaxcompress.ops.argument_checks import check_integer, check_stateless
 from jaxcompress.ops.low_rank import (
     as_matrices,
     check_method,
+    decoded_once,
     factor_shapes,
     keep_finite,
     orthonormal_tree,
@@ -109,7 +110,8 @@ def power_sgd(
             right_reduced, q_state = inner.reduce(q_key, own_q, q_state, axis_name)
             q, bits = right_reduced.mean, bits + left_reduced.bits + right_reduced.bits
         sent_q = jax.tree.map(jnp.subtract, own_q, right_reduced.residual)
-        mean, sent = product(basis, q, updates), product(basis, sent_q, updates)
+        factors = decoded_once(inner.codec, (q, sent_q))
+        mean, sent = (product(basis, factor, updates) for factor in factors)
         residual = jax.tree.map(jnp.subtract, updates, sent)
         state = PowerSGDState(keep_finite(q, state.q), (p_state, q_state))
         return Reduced(mean, residual, bits), state
