@@ -3,6 +3,8 @@ kernels.
 """
 
 import functools
+import math
+import re
 
 import jax
 import jax.numpy as jnp
@@ -222,6 +224,26 @@ def test_on_gpus_where_matrices_of_one_shape_are_stacked_it_sends_the_same(text,
     request.getfixturevalue("on_gpus")
     for found, wanted in zip(two_steps(), expected, strict=True):
         assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("text", ["power_sgd(2, inner=int4())", *slow("acp_sgd(2, inner=int4())")])
+def test_on_cpus_factors_are_decoded_once_and_not_for_every_entry(text):
+    """No fusion that makes a matrix of 1,200 entries unpacks bits."""
+    like, compressor = jnp.zeros((40, 30)), parse("power_sgd(2, inner=int4())")
+    step = runner(compressor, 2, "shard_map").lower(
+        jax.random.key(0), random_updates(0, like, 2), first_state(compressor, like, 2)
+    )
+    computations = step.compile().as_text().split("\n\n")
+    fusions = [one for one in computations if one.strip().startswith("%fused")]
+    of_a_matrix = [one for one in fusions if entries_of_root(one) >= 1200]
+    assert of_a_matrix
+    assert not any("shift-right-logical" in one for one in of_a_matrix)
+
+
+def entries_of_root(computation):
+    (root,) = (line for line in computation.splitlines() if "ROOT" in line)
+    shapes = re.findall(r"\[([\d,]*)\]", root.partition("=")[2].partition("(")[0])
+    return max((math.prod(map(int, filter(None, one.split(",")))) for one in shapes), default=0)
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 3, 4, 5), *slow((3, 10, 6))])
