@@ -226,8 +226,7 @@ def test_on_gpus_where_matrices_of_one_shape_are_stacked_it_sends_the_same(text,
         assert_close(found, wanted)
 
 
-@pytest.mark.parametrize("text", ["power_sgd(2, inner=int4())", *slow("acp_sgd(2, inner=int4())")])
-def test_on_cpus_factors_are_decoded_once_and_not_for_every_entry(text):
+def test_on_cpus_factors_are_decoded_once_and_not_for_every_entry():
     """No fusion that makes a matrix of 1,200 entries unpacks bits."""
     like, compressor = jnp.zeros((40, 30)), parse("power_sgd(2, inner=int4())")
     step = runner(compressor, 2, "shard_map").lower(
