@@ -64,6 +64,12 @@ def bits_per_second(rate: str) -> float:
     return float(found[1]) * 1000 ** (1 + "kmgt".index(found[2]))
 
 
+def readable(rate: str) -> str:
+    """100 Mbit/s for the 100mbit of `tc`."""
+    number = rate.rstrip("abcdefghijklmnopqrstuvwxyz")
+    return f"{number} {rate[len(number) :].capitalize()}/s"
+
+
 def missing() -> list[str]:
     """What this machine lacks to create a network; empty if nothing."""
     lacks = (

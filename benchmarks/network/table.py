@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from benchmarks.common.results import Row
-from benchmarks.hosts.namespaces import bits_per_second
+from benchmarks.hosts.namespaces import bits_per_second, readable
 from benchmarks.network.rows import name_of
 
 HEADLINE_WORKERS = 2
@@ -89,7 +89,7 @@ def headline(rows: Iterable[Row]) -> list[Row]:
             {
                 "average by": _method(any_rate),
                 "MB sent": f"{int(any_rate['payload_bytes']) / 1e6:.2f}",
-                **{f"ms at {_readable(rate)}": times.get(rate, "") for rate in rates},
+                **{f"ms at {readable(rate)}": times.get(rate, "") for rate in rates},
             }
         )
     return lines
@@ -125,7 +125,7 @@ def peers(rows: Sequence[Row], with_huge_pages: Sequence[Row]) -> list[Row]:
             }
             if any(ratios.values()):
                 names = {"jaxcompress": f"`{ours}`", "PyTorch": theirs, "hosts": workers}
-                lines.append(names | {_readable(rate): ratio for rate, ratio in ratios.items()})
+                lines.append(names | {readable(rate): ratio for rate, ratio in ratios.items()})
     return lines
 
 
@@ -145,12 +145,6 @@ def _spread(ratios: Sequence[float]) -> str:
     """1.02 (0.98–1.10), or 1.02 if there is one."""
     middle = f"{statistics.median(ratios):.2f}"
     return middle if len(ratios) == 1 else f"{middle} ({min(ratios):.2f}–{max(ratios):.2f})"
-
-
-def _readable(rate: str) -> str:
-    """1gbit -> 1 Gbit/s."""
-    number = rate.rstrip("abcdefghijklmnopqrstuvwxyz")
-    return f"{number} {rate[len(number) :].capitalize()}/s"
 
 
 def _method(each: Row) -> str:

@@ -50,7 +50,7 @@ from benchmarks.time_to_accuracy.specification import PART_STEPS, Specification
 from benchmarks.time_to_accuracy.table import shown
 from benchmarks.time_to_accuracy.tasks import TASKS
 
-PAGE = REPOSITORY / "docs" / "performance.md"
+PAGE = REPOSITORY / "docs" / "linux.md"
 # Several heaps, as many as glibc allows by default for one core, so that initialize_processes
 # changes nothing.
 GLIBC = {"MALLOC_ARENA_MAX": "8"}

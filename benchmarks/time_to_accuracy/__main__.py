@@ -55,14 +55,14 @@ import tyro
 
 from benchmarks.common.environment import environment
 from benchmarks.common.filters import check_filters, matches
-from benchmarks.common.pages import REPOSITORY, markdown, write_between, write_readme
+from benchmarks.common.pages import REPOSITORY, write_between, write_readme
 from benchmarks.common.torch_python import runnable
 from benchmarks.hosts.namespaces import bits_per_second, missing, network
 from benchmarks.time_to_accuracy.measure import check_same_losses, run
 from benchmarks.time_to_accuracy.methods import METHODS, Method, chosen, fits
 from benchmarks.time_to_accuracy.plot import plot
 from benchmarks.time_to_accuracy.specification import PART_STEPS
-from benchmarks.time_to_accuracy.table import RESULTS, headline, row, table
+from benchmarks.time_to_accuracy.table import RESULTS, headline, row, sections
 from benchmarks.time_to_accuracy.tasks import TASKS, config_of
 
 PAGE = REPOSITORY / "docs" / "performance.md"
@@ -113,10 +113,10 @@ def main(options: Options) -> int:
     failed = measure_all(options) if options.measure else []
     rows = RESULTS.read()
     if rows:
-        lines = table(rows)
-        print(markdown(lines))
+        for task, text in sections(rows).items():
+            print(f"{task}\n\n{text}\n")
+            write_between(PAGE, f"time_to_accuracy {task}", text)
         plot(rows, RESULTS.picture)
-        write_between(PAGE, "time_to_accuracy", markdown(lines))
         if sentences := headline(rows):
             write_readme("time_to_accuracy", sentences)
     print("\n".join(f"FAILED: {each.splitlines()[0]}" for each in failed))
@@ -137,6 +137,7 @@ def measure_all(options: Options) -> list[str]:
                     differences[task] = f"{check_same_losses(task, hosts, pythons):.1e}"
                 except (RuntimeError, TimeoutError) as error:
                     failed.append(f"PyTorch's runs of {task} are left out: {error}")
+                    print(failed[-1], file=sys.stderr, flush=True)
                     runs = [run for run in runs if (run[0], run[2].framework) != (task, "torch")]
             for task, seed, method in runs:
                 about = environment()  # the workers import the code as it is now

@@ -1,11 +1,12 @@
-"""The rows of the benchmark, and its table."""
+"""The rows of the benchmark, and its tables."""
 
 import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from benchmarks.common.pages import markdown
 from benchmarks.common.results import Results, Row, grouped, position
-from benchmarks.hosts.namespaces import bits_per_second
+from benchmarks.hosts.namespaces import bits_per_second, readable
 from benchmarks.time_to_accuracy.methods import DENSE, METHODS, Method
 from benchmarks.time_to_accuracy.tasks import TASKS
 
@@ -24,18 +25,38 @@ def row(task: str, method: Method, expression: str, workers: int, rate: str, see
 
 
 Seconds = dict[str, float]  # of each seed
-# The rows of one method over one network, at one commit: a run for each seed.
-OF_RUNS = ("task", "workers", "rate", "commit", "framework", "method")
+METHOD = ("framework", "method")
+
+
+def sections(rows: Sequence[Row]) -> dict[str, str]:
+    """The tables of each task, in Markdown: one for each number of hosts and commit."""
+    found: dict[str, list[str]] = {}
+    for (task, workers, commit), group in grouped(rows, ("task", "workers", "commit")).items():
+        runs = [len(each) for each in grouped(group, ("rate", *METHOD)).values()]
+        counted = f"{min(runs)} to {max(runs)}" if min(runs) < max(runs) else str(runs[0])
+        caption = f"{workers} hosts, runs of each method: {counted}, measured at {commit}:"
+        found.setdefault(task, []).append(f"{caption}\n\n{markdown(table(group))}")
+    return {task: "\n\n".join(parts) for task, parts in found.items()}
 
 
 def table(rows: Sequence[Row]) -> list[Row]:
-    """A line per task, network, method and commit: medians, with the range of the seconds.
+    """A line per method of one task, number of hosts and commit: medians, with their range.
 
-    The speed-up is over the better dense run of both frameworks at the same commit: the median over
-    the seeds of both. A method that missed the target in a run says so.
+    The speed-up is over the better dense run of both frameworks: the median over the seeds of both.
+    A method that missed the target in a run says so.
     """
-    groups = grouped(rows, OF_RUNS)
-    return [_line(name, group, _better_dense(name[:4], groups)) for name, group in groups.items()]
+    dense = {rate: _better_dense(group) for rate, group in _by_rate(rows).items()}
+    lines = []
+    for (framework, method), runs in grouped(rows, METHOD).items():
+        by_rate = _by_rate(runs)
+        line = {"method": shown(framework, method)}
+        for rate, better in dense.items():
+            seconds, speed_up = _seconds_and_speed_up(by_rate.get(rate, []), better)
+            line[f"s at {readable(rate)}"] = seconds
+            line[f"speed-up at {readable(rate)}"] = speed_up
+        lowest = next(iter(by_rate.values()))
+        lines.append(line | _about(framework, lowest))
+    return lines
 
 
 # The task, the hosts and the links of the README's two sentences.
@@ -84,15 +105,14 @@ def _fastest(rows: Sequence[Row], network: tuple[str, ...]) -> Fastest | None:
 
     Methods that missed the target in a run are left out.
     """
-    groups = {
-        name: group
-        for name, group in grouped(rows, OF_RUNS).items()
-        if name[:3] == network and all(row["seconds"] for row in group)
-    }
-    for commit in dict.fromkeys(name[3] for name in groups):
-        of_commit = {name[4:]: group for name, group in groups.items() if name[3] == commit}
-        medians = {name: _median(group, "seconds") for name, group in of_commit.items()}
-        dense = _better_dense((*network, commit), groups)
+    of_network = grouped(rows, ("task", "workers", "rate")).get(network, [])
+    for of_commit in grouped(of_network, ("commit",)).values():
+        groups = {
+            name: group
+            for name, group in grouped(of_commit, METHOD).items()
+            if all(row["seconds"] for row in group)
+        }
+        medians = {name: _median(group, "seconds") for name, group in groups.items()}
         others = [
             min(
                 (
@@ -107,9 +127,10 @@ def _fastest(rows: Sequence[Row], network: tuple[str, ...]) -> Fastest | None:
         if not medians.keys() >= set(DENSE.items()) or None in others:
             continue
         (seconds, method), (hook_seconds, hook) = others
-        shown = of_commit["jax", method], of_commit["torch", hook]
+        shown = groups["jax", method], groups["torch", hook]
         compiling = _median(shown[0], "compile_seconds")
-        fewest = min(map(len, [*shown, *(of_commit[name] for name in DENSE.items())]))
+        fewest = min(map(len, [*shown, *(groups[name] for name in DENSE.items())]))
+        dense = _better_dense(of_commit)
         if speed_up := _speed_up(_seconds(shown[0]), dense):
             middle = statistics.median(dense.values())
             return Fastest(middle, method, seconds, speed_up, compiling, hook, hook_seconds, fewest)
@@ -120,32 +141,28 @@ def _median(group: Sequence[Row], column: str) -> float:
     return statistics.median(float(each[column]) for each in group)
 
 
-def _line(name: tuple[str, ...], group: Sequence[Row], dense: Seconds) -> Row:
-    task, workers, rate, commit, framework, method = name
-    reached = [each for each in group if each["seconds"]]
-    about = {
-        "task": task,
-        "hosts": workers,
-        "links": rate,
-        "method": shown(framework, method),
+def _seconds_and_speed_up(runs: Sequence[Row], dense: Seconds) -> tuple[str, str]:
+    """The two cells of a method at one rate; empty if it was not measured there."""
+    seconds = _seconds(runs)
+    if missed := len(runs) - len(seconds):
+        return f"missed in {missed} of {len(runs)}", ""
+    if not seconds:
+        return "", ""
+    low, middle, high = (f(seconds.values()) for f in (min, statistics.median, max))
+    low_and_high = f" ({low:.0f}–{high:.0f})" if len(seconds) > 1 else ""
+    speed_up = _speed_up(seconds, dense)
+    return f"{middle:.0f}{low_and_high}", f"{speed_up:.2f}" if speed_up else ""
+
+
+def _about(framework: str, runs: Sequence[Row]) -> Row:
+    """The cells of a method that hold at all rates: MB differ by a few percent."""
+    reached = all(each["seconds"] for each in runs)
+    return {
+        "steps": f"{_median(runs, 'steps'):.0f}" if reached else "",
+        "MB": f"{_median(runs, 'megabytes'):.0f}" if reached else "",
+        "compile s": f"{_median(runs, 'compile_seconds'):.0f}" if framework == "jax" else "–",
+        "test loss": f"{_median(runs, 'test_loss'):.3f}",
     }
-    if len(reached) < len(group):
-        missed = f"missed in {len(group) - len(reached)} of {len(group)}"
-        measured = dict.fromkeys(("seconds", "speed-up", "steps", "MB"), missed)
-    else:
-        seconds = _seconds(reached)
-        low, middle, high = (f(seconds.values()) for f in (min, statistics.median, max))
-        low_and_high = f" ({low:.0f}–{high:.0f})" if len(seconds) > 1 else ""
-        speed_up = _speed_up(seconds, dense)
-        measured = {
-            "seconds": f"{middle:.0f}{low_and_high}",
-            "speed-up": f"{speed_up:.2f}" if speed_up else "",
-            "steps": f"{_median(reached, 'steps'):.0f}",
-            "MB": f"{_median(reached, 'megabytes'):.0f}",
-        }
-    compiling = f"{_median(group, 'compile_seconds'):.0f}" if framework == "jax" else "–"
-    test_loss = f"{_median(group, 'test_loss'):.3f}"
-    return about | measured | {"compile s": compiling, "test loss": test_loss, "commit": commit}
 
 
 def _speed_up(seconds: Seconds, dense: Seconds) -> float | None:
@@ -162,18 +179,27 @@ def shown(framework: str, method: str) -> str:
     return f"`{expression}`{once}{steps}"
 
 
-def _better_dense(network: tuple[str, ...], groups: dict[tuple[str, ...], list[Row]]) -> Seconds:
-    """Of the dense runs of the framework that has the smaller median; empty if there are none."""
+def _better_dense(rows: Sequence[Row]) -> Seconds:
+    """Of the framework whose dense runs have the smaller median; empty if there are none.
+
+    `rows` are of one task, network and commit.
+    """
+    groups = grouped(rows, METHOD)
     found = [
         _seconds(group)
-        for group in (groups.get((*network, *name), []) for name in DENSE.items())
+        for group in (groups.get(name, []) for name in DENSE.items())
         if group and all(each["seconds"] for each in group)
     ]
     return min(found, key=lambda each: statistics.median(each.values()), default={})
 
 
-def _seconds(group: Sequence[Row]) -> Seconds:
-    return {str(each["seed"]): float(each["seconds"]) for each in group}
+def _seconds(runs: Sequence[Row]) -> Seconds:
+    """Of the runs that reached the target."""
+    return {str(each["seed"]): float(each["seconds"]) for each in runs if each["seconds"]}
+
+
+def _by_rate(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    return {rate: group for (rate,), group in grouped(rows, ("rate",)).items()}
 
 
 def _order(row: Row) -> tuple:

@@ -20,12 +20,16 @@ from jaxcompress.distributed.placement import init_state, map_per_worker, number
 from jaxcompress.distributed.step import make_train_step
 from jaxcompress.distributed.virtual import AnyMesh
 from jaxcompress.feedback.error_feedback import error_feedback
-from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.planning.choice import Option, Plan
 from jaxcompress.planning.links import Links
 from jaxcompress.planning.local_work import gradient, kept_energy, on_each, shape_of, update_ms
 from jaxcompress.planning.measure import measure
-from jaxcompress.planning.plan_checks import check_batch, check_mesh, check_numbers
+from jaxcompress.planning.plan_checks import (
+    check_batch,
+    check_candidates,
+    check_mesh,
+    check_numbers,
+)
 from jaxcompress.profiling.collective import Traffic
 from jaxcompress.profiling.jaxpr_traffic import traffic_of_jaxpr
 from jaxcompress.routing.adaptive_states import given_names
@@ -119,22 +123,8 @@ def plan(
     """
     axes = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
     check_mesh(mesh, axes)
-    workers = number_of_workers(mesh, axis_name)
-    check_numbers(gradient_ms, overlap, least_kept, network_share)
-    if not callable(optimizer):
-        raise ValueError(
-            "optimizer is a function that makes the chain of a compressor, such as lambda one:"
-            f" optax.chain(compress(one), optax.adam(1e-3)); got {optimizer!r}."
-        )
-    if wrong := [one for one in candidates if not isinstance(one, Compressor)]:
-        raise ValueError(f"candidates are compressors to choose from; got {wrong[0]!r}.")
-    check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
-    check_integer("repeats", repeats, 1, "the timed runs of each program")
-    if overlap and micro_batches > 1:
-        raise ValueError(
-            "with micro_batches gradients are complete only at the end, and nothing is sent before;"
-            f" got overlap={overlap} with micro_batches={micro_batches}. Leave one out."
-        )
+    check_numbers(gradient_ms, overlap, least_kept, network_share, micro_batches, repeats)
+    check_candidates(optimizer, candidates)
     check_batch(batch, mesh, axis_name)
     if links is None:
         links = measure(mesh, axis_name)
@@ -184,6 +174,7 @@ def plan(
         state = init_state(chain, params, mesh, axis_name)
         return compiled[id(compressor)], (params, state, extra, batch)
 
+    workers = number_of_workers(mesh, axis_name)
     found = Plan(
         workers, gradient_ms, overlap, least_kept, network_share, links, tuple(options), steps
     )

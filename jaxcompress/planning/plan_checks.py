@@ -1,14 +1,15 @@
 """What `plan` refuses before it measures."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 from jax.sharding import AbstractMesh, Mesh
 
-from jaxcompress.base import AxisName
+from jaxcompress.base import AxisName, Compressor
 from jaxcompress.distributed.placement import number_of_workers
 from jaxcompress.distributed.virtual import AnyMesh
-from jaxcompress.ops.argument_checks import is_number, shown
+from jaxcompress.ops.argument_checks import check_integer, is_number, shown
 from jaxcompress.ops.trees import path_text
 
 
@@ -42,8 +43,24 @@ def check_batch(batch: Any, mesh: AnyMesh | AbstractMesh, axis_name: AxisName) -
             )
 
 
+def check_candidates(optimizer: Any, candidates: Sequence[Any]) -> None:
+    """ValueError unless `optimizer` makes chains and the candidates are compressors."""
+    if not callable(optimizer):
+        raise ValueError(
+            "optimizer is a function that makes the chain of a compressor, such as lambda one:"
+            f" optax.chain(compress(one), optax.adam(1e-3)); got {optimizer!r}."
+        )
+    if wrong := [one for one in candidates if not isinstance(one, Compressor)]:
+        raise ValueError(f"candidates are compressors to choose from; got {wrong[0]!r}.")
+
+
 def check_numbers(
-    gradient_ms: float | None, overlap: float, least_kept: float, network_share: float
+    gradient_ms: float | None,
+    overlap: float,
+    least_kept: float,
+    network_share: float,
+    micro_batches: int,
+    repeats: int,
 ) -> None:
     """ValueError for a number out of its range."""
     if gradient_ms is not None and not (is_number(gradient_ms) and gradient_ms > 0):
@@ -53,3 +70,10 @@ def check_numbers(
             raise ValueError(f"{name} is a share from 0 to 1; got {shown(value)}.")
     if not is_number(network_share) or not 0 < network_share <= 1:
         raise ValueError(f"network_share is above 0 and at most 1; got {shown(network_share)}.")
+    check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
+    check_integer("repeats", repeats, 1, "the timed runs of each program")
+    if overlap and micro_batches > 1:
+        raise ValueError(
+            "with micro_batches gradients are complete only at the end, and nothing is sent before;"
+            f" got overlap={overlap} with micro_batches={micro_batches}. Leave one out."
+        )

@@ -1,7 +1,7 @@
 """Medians, missed targets, and speed-ups over the better dense run of both frameworks."""
 
 from benchmarks.time_to_accuracy.methods import METHODS, Method
-from benchmarks.time_to_accuracy.table import HEADLINE, headline, row, table
+from benchmarks.time_to_accuracy.table import HEADLINE, headline, row, sections, table
 
 
 def rows(method: Method, *seconds: str) -> list[dict]:
@@ -21,9 +21,9 @@ def test_the_speed_up_is_over_the_better_dense_run():
     dense = rows(method("dense()"), "40", "44", "48")
     torch = rows(method("DDP, dense"), "33", "20", "22")
     found = table([*dense, *torch, *rows(method("error_feedback(power_sgd(2))"), "11", "10", "12")])
-    assert [line["seconds"] for line in found] == ["44 (40–48)", "22 (20–33)", "11 (10–12)"]
+    assert [line["s at 1 Gbit/s"] for line in found] == ["44 (40–48)", "22 (20–33)", "11 (10–12)"]
     # Seed by seed: 33/40, 20/44, 22/48 and 33/11, 20/10, 22/12.
-    assert [line["speed-up"] for line in found] == ["0.46", "1.00", "2.00"]
+    assert [line["speed-up at 1 Gbit/s"] for line in found] == ["0.46", "1.00", "2.00"]
     assert [line["compile s"] for line in found] == ["7", "–", "7"]
     assert [line["method"] for line in found][1:] == [
         "PyTorch: DDP, dense",
@@ -31,24 +31,46 @@ def test_the_speed_up_is_over_the_better_dense_run():
     ]
 
 
+def test_every_rate_has_its_own_columns():
+    slow = [each | {"rate": "100mbit"} for each in rows(method("dense()"), "80")]
+    ours = rows(method("error_feedback(int4())"), "20")
+    found = table([*slow, *rows(method("dense()"), "40"), *ours])
+    assert [line["s at 100 Mbit/s"] for line in found] == ["80", ""]
+    assert [line["speed-up at 100 Mbit/s"] for line in found] == ["1.00", ""]
+    assert [line["s at 1 Gbit/s"] for line in found] == ["40", "20"]
+    assert [line["speed-up at 1 Gbit/s"] for line in found] == ["1.00", "2.00"]
+    assert [line["steps"] for line in found] == ["100", "100"]
+
+
 def test_a_missed_target_stays_in_the_table():
-    found = table(rows(method("error_feedback(int4())"), "9", "", "8"))
-    assert found[0]["seconds"] == found[0]["speed-up"] == "missed in 1 of 3"
-    assert found[0]["test loss"] == "1.900"
-
-
-def test_runs_of_two_commits_are_two_lines():
-    dense = rows(method("dense()"), "40", "44")
-    ours = rows(method("error_feedback(int4())"), "20", "11")
-    ours[1] |= {"commit": "def"}
-    found = table([*dense, *ours])
-    assert [line["seconds"] for line in found] == ["42 (40–44)", "20", "11"]
-    assert [line["commit"] for line in found] == ["abc", "abc", "def"]
-    assert [line["speed-up"] for line in found] == ["1.00", "2.00", ""]
+    (line,) = table(rows(method("error_feedback(int4())"), "9", "", "8"))
+    assert line["s at 1 Gbit/s"] == "missed in 1 of 3"
+    assert line["speed-up at 1 Gbit/s"] == line["steps"] == line["MB"] == ""
+    assert line["test loss"] == "1.900"
 
 
 def test_without_a_dense_run_there_is_no_speed_up():
-    assert table(rows(method("error_feedback(int4())"), "9"))[0]["speed-up"] == ""
+    (line,) = table(rows(method("error_feedback(int4())"), "9"))
+    assert line["speed-up at 1 Gbit/s"] == ""
+
+
+def test_a_task_has_a_table_for_each_number_of_hosts_and_commit():
+    dense = rows(method("dense()"), "40", "44")
+    ours = rows(method("error_feedback(int4())"), "20", "11")
+    of_a_commit = [each | {"commit": "def"} for each in ours[:1]]
+    of_four_hosts = [each | {"workers": 4, "task": "transformer 4M"} for each in ours[:1]]
+    found = sections([*dense, *ours[:1], *of_a_commit, *of_four_hosts])
+    assert list(found) == ["CNN on MNIST", "transformer 4M"]
+    captions = [
+        [line for line in text.splitlines() if line.endswith(":")] for text in found.values()
+    ]
+    assert captions == [
+        [
+            "2 hosts, runs of each method: 1 to 2, measured at abc:",
+            "2 hosts, runs of each method: 1, measured at def:",
+        ],
+        ["4 hosts, runs of each method: 1, measured at abc:"],
+    ]
 
 
 def of_headline(network: tuple[str, ...], name: str, *seconds: str) -> list[dict]:
