@@ -93,8 +93,8 @@ def headline(rows: Sequence[Row]) -> str:
         f" PyTorch's fastest method ({slow.hook}) {slow.hook_seconds:.0f} s. At 1 Gbit/s the"
         f" fastest of jaxcompress, {shown('jax', fast.method)}, took {fast.seconds:.0f} s, dense"
         f" {fast.dense:.0f} s, and PyTorch's fastest ({fast.hook}) {fast.hook_seconds:.0f} s."
-        f" Validation is not counted, nor is compiling ({slow.compile_seconds:.0f} s for the first"
-        " run named)."
+        " Neither validation nor compiling is counted; the first run named compiles for"
+        f" {slow.compile_seconds:.0f} s, and PyTorch does not compile."
         f" {'One run each' if runs == 1 else f'Seconds and ratios are medians of {runs} runs'};"
         " [performance](docs/performance.md) has all."
     )
