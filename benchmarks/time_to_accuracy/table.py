@@ -127,11 +127,11 @@ def _fastest(rows: Sequence[Row], network: tuple[str, ...]) -> Fastest | None:
         if not medians.keys() >= set(DENSE.items()) or None in others:
             continue
         (seconds, method), (hook_seconds, hook) = others
-        shown = groups["jax", method], groups["torch", hook]
-        compiling = _median(shown[0], "compile_seconds")
-        fewest = min(map(len, [*shown, *(groups[name] for name in DENSE.items())]))
+        runs = groups["jax", method], groups["torch", hook]
+        compiling = _median(runs[0], "compile_seconds")
+        fewest = min(map(len, [*runs, *(groups[name] for name in DENSE.items())]))
         dense = _better_dense(of_commit)
-        if speed_up := _speed_up(_seconds(shown[0]), dense):
+        if speed_up := _speed_up(_seconds(runs[0]), dense):
             middle = statistics.median(dense.values())
             return Fastest(middle, method, seconds, speed_up, compiling, hook, hook_seconds, fewest)
     return None
