@@ -138,7 +138,8 @@ def _each(function: Callable, *stacks: Any) -> Any:
 
 def _encode(codec: Codec, keys: list[jax.Array], batch: list[int], stacks: list[jax.Array]) -> Any:
     """The messages of a batch, stacked along a first axis."""
-    select = codec.select or (lambda key, x: x)
+    # Inlined, so that arrays of one shape are traced once; the program stays the same.
+    select = jax.jit(codec.select, inline=True) if codec.select else (lambda key, x: x)
     found = [_each(select, keys[i][:, 0], stacks[i]) for i in batch]
     selected = jax.tree.map(lambda *parts: jnp.concatenate(parts), *found)
     return jax.vmap(codec.encode)(jnp.concatenate([keys[i] for i in batch])[:, 1], selected)

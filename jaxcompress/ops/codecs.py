@@ -88,21 +88,18 @@ def codec_bits(codec: Codec, x: Any) -> int:
     return _codec_bits(codec, tuple(x.shape), jnp.dtype(x.dtype))
 
 
+def message_words(codec: Codec, arrays: Sequence[Any]) -> int:
+    """The words of the messages of all arrays in one row, from their shapes alone."""
+    return words_in([_message(codec, tuple(x.shape), jnp.dtype(x.dtype)) for x in arrays])
+
+
 @functools.lru_cache(maxsize=4096)
 def _codec_bits(codec: Codec, shape: tuple[int, ...], dtype: Any) -> int:
-    like = jax.ShapeDtypeStruct(shape, dtype)
-    return tree_bits(jax.eval_shape(lambda x: encode(codec, jax.random.key(0), x), like))
-
-
-def message_words(codec: Codec, arrays: list[Any]) -> int:
-    """The words of the messages of all arrays in one row, from their shapes alone."""
-    return _message_words(codec, tuple((tuple(x.shape), jnp.dtype(x.dtype)) for x in arrays))
+    return tree_bits(_message(codec, shape, dtype))
 
 
 @functools.lru_cache(maxsize=4096)
-def _message_words(codec: Codec, likes: tuple[tuple[tuple[int, ...], Any], ...]) -> int:
-    arrays = [jax.ShapeDtypeStruct(*like) for like in likes]
-    messages = jax.eval_shape(
-        lambda all: [encode(codec, jax.random.key(0), x) for x in all], arrays
-    )
-    return words_in(messages)
+def _message(codec: Codec, shape: tuple[int, ...], dtype: Any) -> Any:
+    """The shapes and dtypes of one array's message."""
+    like = jax.ShapeDtypeStruct(shape, dtype)
+    return jax.eval_shape(lambda x: encode(codec, jax.random.key(0), x), like)
