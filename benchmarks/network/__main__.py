@@ -26,15 +26,14 @@ The columns:
   and dtypes, over the same link; for DDP without PowerSGD, one all-reduce in place of those of its
   buckets. The rest of a step is computation.
 - `user_ms`, `system_ms`: what all threads of one host computed per step, in the program and in the
-  kernel. `cores_used`: the share of the machine's cores that all
-  hosts together kept busy; at 1 the cores set the pace, and not the links. `page_faults`: pages of
-  memory that were touched for the first time. `waits`, `preemptions`: how often a thread gave up
-  its core, and lost it.
+  kernel. `cores_used`: the share of the benchmark's cores that all hosts together kept busy; at 1
+  the cores set the pace, and not the links. `page_faults`: pages of memory that were touched for
+  the first time. `waits`, `preemptions`: how often a thread gave up its core, and lost it.
 - `interface_bytes`: what one host sends per step at its interface, with headers and
   acknowledgements. `payload_bytes`: without headers.
 - `requested_bytes`, `compiled_bytes`: what `jaxcompress.traffic` counts in the jaxpr and in the
-  compiled program. For PyTorch, the first applies the same formulas to its messages.
-  `payload_ratio`: the payload divided by the last of them.
+  compiled program. PyTorch has only the first, by the same formulas. `payload_ratio`: the payload
+  divided by `compiled_bytes`, or by `requested_bytes` for PyTorch.
 - `floor_ms`: the time of the interface's bytes at the link's rate. `times_floor`: the step
   divided by it.
 - `times_dense`: how much faster the step is than the dense step of the better framework.
@@ -42,10 +41,11 @@ The columns:
 Rows go to `results/network.csv`, with a plot beside it; those with huge pages to
 `results/network_huge_pages.csv`. A row takes the place of an earlier one of the same round, and of
 all rounds that another commit has of the same method, hosts and rate. Only rows of one commit are
-compared: medians, ratios and `times_dense`. Rows that
-are in the file, made at the same commit, are not measured again: a command that was interrupted
-goes on. `--again` repeats them. docs/network.md shows the medians over the rounds for two hosts,
-where their time goes, and all rows beside PyTorch's. The README has some of them.
+compared: medians, ratios and `times_dense`. Rows that are in the file, made at the same commit, are
+not measured again: a command that was interrupted goes on. `--again` repeats them.
+
+docs/network.md shows the medians over the rounds for two hosts, where their time goes, and all rows
+beside PyTorch's. The README has some of them.
 """
 
 import dataclasses
@@ -120,7 +120,9 @@ def main(options: Options) -> int:
         os.environ["GLIBC_TUNABLES"] = WITH_HUGE_PAGES  # of the workers
     results = HUGE_PAGES if options.huge_pages else RESULTS
     failed = measure_all(options, results) if options.measure else []
-    _show(RESULTS.read())
+    if rows := results.read():
+        print(markdown(shown(over_rounds(rows))))
+    _write_pages(RESULTS.read())
     print("\n".join(f"FAILED: {each.splitlines()[0]}" for each in failed))
     return 1 if failed else 0
 
@@ -183,11 +185,10 @@ def surroundings() -> dict[str, str]:
     return known | {"tcp": congestion, "glibc_tunables": os.environ.get("GLIBC_TUNABLES", "")}
 
 
-def _show(rows: list[dict[str, str]]) -> None:
-    """Prints the table, and writes the plot and the tables of the README and of its page."""
+def _write_pages(rows: list[dict[str, str]]) -> None:
+    """Writes the plot, and the tables of the README and of their page."""
     medians = over_rounds(rows)
     if rows:
-        print(markdown(shown(medians)))
         plot(medians, RESULTS.picture)
     if lines := headline(medians):
         where = _where([each for each in medians if int(each["workers"]) == HEADLINE_WORKERS])

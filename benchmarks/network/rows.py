@@ -124,7 +124,7 @@ def _middle(values: Sequence[str]) -> str:
 def _cores_used(step: Measured, workers: int) -> float:
     """The share of this machine's cores that all hosts together kept busy during a step."""
     busy = step.used["user_ms"] + step.used["system_ms"]
-    return workers * busy / (statistics.mean(step.ms) * (os.cpu_count() or 1))
+    return workers * busy / (statistics.mean(step.ms) * len(os.sched_getaffinity(0)))
 
 
 def _median(measured: Measured) -> float:

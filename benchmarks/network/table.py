@@ -8,19 +8,23 @@ from benchmarks.hosts.namespaces import bits_per_second, readable
 from benchmarks.network.rows import name_of
 
 HEADLINE_WORKERS = 2
-# PyTorch's counterpart of each method.
+FP16 = ["DDP, fp16 hook"]  # which has no memory
+TOP_K = ["top-k 1 %, all-gather"]
+POWER_SGD = ["DDP, PowerSGD hook, rank {}", "DDP, PowerSGD hook, same shapes together, rank {}"]
+# PyTorch's counterpart of each method, in all the forms that were measured.
 PEERS = {
-    "dense()": "DDP, dense",
-    "cast('bfloat16')": "DDP, fp16 hook",  # which has no memory either
-    "two_phase(cast('bfloat16'))": "DDP, fp16 hook",
-    "error_feedback(cast('bfloat16'))": "DDP, fp16 hook",
-    "error_feedback(int_sum(16))": "DDP, fp16 hook",
-    "error_feedback(power_sgd(1))": "DDP, PowerSGD hook, rank 1",
-    "error_feedback(power_sgd(2))": "DDP, PowerSGD hook, rank 2",
-    "error_feedback(power_sgd(4))": "DDP, PowerSGD hook, rank 4",
-    "error_feedback(top_k(0.01))": "top-k 1 %, all-gather",
-    "error_feedback(block_top_k(0.01, inner=qsgd(6)))": "top-k 1 %, all-gather",
-    "error_feedback(block_max(inner=qsgd(8)))": "top-k 1 %, all-gather",
+    "dense()": ["DDP, dense"],
+    "cast('bfloat16')": FP16,
+    "two_phase(cast('bfloat16'))": FP16,
+    "error_feedback(cast('bfloat16'))": FP16,
+    "error_feedback(int_sum(16))": FP16,
+    **{
+        f"error_feedback(power_sgd({rank}))": [form.format(rank) for form in POWER_SGD]
+        for rank in (1, 2, 4)
+    },
+    "error_feedback(top_k(0.01))": TOP_K,
+    "error_feedback(block_top_k(0.01, inner=qsgd(6)))": TOP_K,
+    "error_feedback(block_max(inner=qsgd(8)))": TOP_K,
 }
 
 
@@ -102,7 +106,7 @@ def _beside_dense(each: Row) -> str:
 
 
 def peers(rows: Sequence[Row], with_huge_pages: Sequence[Row]) -> list[Row]:
-    """Steps divided by those of PyTorch's counterpart at the same commit and in the same round.
+    """Steps divided by those of PyTorch's counterpart, in its fastest form, of the same round.
 
     Each cell has the median of these ratios, the least and the greatest in brackets; with huge
     pages after a slash. The table has a line per method and number of hosts, and a column per rate.
@@ -124,21 +128,22 @@ def peers(rows: Sequence[Row], with_huge_pages: Sequence[Row]) -> list[Row]:
                 for rate in rates
             }
             if any(ratios.values()):
-                names = {"jaxcompress": f"`{ours}`", "PyTorch": theirs, "hosts": workers}
+                names = {"jaxcompress": f"`{ours}`", "PyTorch": theirs[0], "hosts": workers}
                 lines.append(names | {readable(rate): ratio for rate, ratio in ratios.items()})
     return lines
 
 
 def _ratios(
-    steps: dict[tuple, float], ours: str, theirs: str, network: tuple[str, str]
+    steps: dict[tuple, float], ours: str, theirs: Sequence[str], network: tuple[str, str]
 ) -> list[float]:
-    """Our steps divided by PyTorch's, a ratio for each round that has both."""
-    return [
-        step / peer
-        for (framework, method, *where, commit, round_), step in steps.items()
-        if (framework, method, tuple(where)) == ("jax", ours, network)
-        and (peer := steps.get(("torch", theirs, *network, commit, round_)))
-    ]
+    """Our steps divided by PyTorch's fastest, a ratio for each round of a commit that has both."""
+    ratios = []
+    for (framework, method, *where, commit, round_), step in steps.items():
+        if (framework, method, tuple(where)) == ("jax", ours, network):
+            names = [("torch", form, *network, commit, round_) for form in theirs]
+            if peers_steps := [steps[name] for name in names if name in steps]:
+                ratios.append(step / min(peers_steps))
+    return ratios
 
 
 def _spread(ratios: Sequence[float]) -> str:

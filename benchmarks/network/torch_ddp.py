@@ -23,7 +23,7 @@ def ddp(method: str, grads: list[torch.Tensor]) -> Averaging:
     """
     # The PowerSGD hook gets one bucket: those of several mix up their all-reduces over gloo.
     one_bucket = 1000 if "PowerSGD" in method else None
-    model = with_hook(_Model(grads), method, one_bucket, MIN_RATE, batched=False)
+    model = with_hook(_Model(grads), method, one_bucket, MIN_RATE, "same shapes" in method)
 
     def backward() -> None:
         with model.no_sync():
@@ -49,7 +49,7 @@ def with_hook(
       method: The name, as in ``DDP, PowerSGD hook, rank 4``.
       bucket_mib: The size of a bucket; None for DDP's default.
       min_rate: The PowerSGD hook sends factors of an array if they are so many times smaller.
-      batched: Whether the PowerSGD hook joins matrices of one shape.
+      batched: Whether the PowerSGD hook stacks matrices of one shape.
     """
     wrapped = DistributedDataParallel(
         model, bucket_cap_mb=bucket_mib, gradient_as_bucket_view=True, broadcast_buffers=False

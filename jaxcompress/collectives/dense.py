@@ -50,6 +50,16 @@ def dense() -> Compressor:
     )
 
 
+def is_dense(compressor: Compressor) -> bool:
+    """Whether it is ``dense()`` itself."""
+    return compressor.call is not None and compressor.call.constructor is dense
+
+
+def encodes(compressor: Compressor) -> bool:
+    """Whether its messages have to be decoded: it has a codec, other than that of `dense`."""
+    return compressor.codec is not None and not is_dense(compressor)
+
+
 def nothing_left(updates: Updates) -> Updates:
     """The residual where everything was sent: zeros, and NaN where an update is not finite."""
     return jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), jnp.zeros_like(x), jnp.nan), updates)

@@ -10,7 +10,7 @@ from optax import Updates
 
 from jaxcompress._compat import all_gather, axis_size, reduce_scatter
 from jaxcompress.base import AxisName, Compressor, PerWorker, Reduced, parseable, walk
-from jaxcompress.collectives.dense import dense
+from jaxcompress.collectives.dense import dense, is_dense
 from jaxcompress.ops.argument_checks import check_stateless
 from jaxcompress.ops.matrix_view import low_rank_shape
 from jaxcompress.ops.serialization import pad_to_lanes
@@ -191,7 +191,7 @@ def _pair(axis_name: AxisName) -> tuple[str, str]:
 
 
 def _check(intra: Compressor, inter: Compressor) -> None:
-    if not isinstance(intra, Compressor) or not intra.call or intra.call.constructor is not dense:
+    if not isinstance(intra, Compressor) or not is_dense(intra):
         raise ValueError(
             "inside a node hierarchical averages densely, so that nothing is dropped twice: write"
             f" hierarchical(dense(), …); got intra={intra!r}."

@@ -69,14 +69,14 @@ def product(p: Any, q: Any, updates: Any) -> Any:
     )
 
 
-def decoded_once(codec: Any, factors: Any) -> Any:
-    """The same factors, decoded from the messages of a codec; None: they were sent as they are.
+def decoded_once(factors: Any) -> Any:
+    """The same factors, which are decoded from messages.
 
     XLA for CPUs fuses what decodes a factor into the sum of outer products of `product`, and so
     would decode it again for every entry of the matrix. It fuses no matrix product: here, one with
     the identity.
     """
-    if codec is None or platform() != "cpu":
+    if platform() != "cpu":
         return factors
 
     def times_identity(x):

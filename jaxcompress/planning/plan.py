@@ -8,7 +8,7 @@ import optax
 from jax.sharding import AbstractMesh, Mesh
 
 from jaxcompress.base import AxisName, Compressor
-from jaxcompress.collectives.dense import dense
+from jaxcompress.collectives.dense import dense, is_dense
 from jaxcompress.compressors.low_rank.power_sgd import power_sgd
 from jaxcompress.compressors.quantisers.cast import cast
 from jaxcompress.compressors.quantisers.integer import int4
@@ -139,7 +139,7 @@ def plan(
         gradient_ms = micro_batches * agreed_milliseconds(run, repeats)
 
     options = []
-    for one in (dense(), *(x for x in candidates if not _is_dense(x))):
+    for one in (dense(), *(x for x in candidates if not is_dense(x))):
         chain = optimizer(one)
         state = jax.eval_shape(chain.init, own_params)
         if needed := given_names(state):
@@ -204,10 +204,6 @@ def _traffic(
     )
     step = make_train_step(loss_fn, chain, abstract, axis_name, micro_batches)
     return traffic_of_jaxpr(step.trace(params, state, extra, batch).jaxpr).over(axis_name)
-
-
-def _is_dense(one: Compressor) -> bool:
-    return one.call is not None and one.call.constructor is dense
 
 
 def _own(x: Any) -> Any:

@@ -8,7 +8,7 @@ from jax import lax
 
 from jaxcompress._compat import vary
 from jaxcompress.base import Compressor, Reduced, parseable
-from jaxcompress.collectives.dense import dense
+from jaxcompress.collectives.dense import dense, encodes
 from jaxcompress.ops.argument_checks import check_integer, check_stateless
 from jaxcompress.ops.low_rank import (
     as_matrices,
@@ -101,7 +101,8 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
             own = times(matrices, basis)
             reduced, new = inner.reduce(inner_key, own, state.inner[0], axis_name)
             sent = jax.tree.map(jnp.subtract, own, reduced.residual)
-            factors = decoded_once(inner.codec, (reduced.mean, sent))
+            factors = reduced.mean, sent
+            factors = decoded_once(factors) if encodes(inner) else factors
             mean, sent = (product(factor, basis, updates) for factor in factors)
             p = keep_finite(reduced.mean, state.p)
             return result(mean, sent, reduced), state._replace(p=p, inner=(new, state.inner[1]))
@@ -111,7 +112,8 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
             own = transposed_times(matrices, basis)
             reduced, new = inner.reduce(inner_key, own, state.inner[1], axis_name)
             sent = jax.tree.map(jnp.subtract, own, reduced.residual)
-            factors = decoded_once(inner.codec, (reduced.mean, sent))
+            factors = reduced.mean, sent
+            factors = decoded_once(factors) if encodes(inner) else factors
             mean, sent = (product(basis, factor, updates) for factor in factors)
             q = keep_finite(reduced.mean, state.q)
             return result(mean, sent, reduced), state._replace(q=q, inner=(state.inner[0], new))

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcompress.base import Compressor, Reduced, parseable
-from jaxcompress.collectives.dense import dense
+from jaxcompress.collectives.dense import dense, encodes
 from jaxcompress.ops.argument_checks import check_integer, check_stateless
 from jaxcompress.ops.low_rank import (
     as_matrices,
@@ -110,7 +110,7 @@ def power_sgd(
             right_reduced, q_state = inner.reduce(q_key, own_q, q_state, axis_name)
             q, bits = right_reduced.mean, bits + left_reduced.bits + right_reduced.bits
         sent_q = jax.tree.map(jnp.subtract, own_q, right_reduced.residual)
-        factors = decoded_once(inner.codec, (q, sent_q))
+        factors = decoded_once((q, sent_q)) if encodes(inner) else (q, sent_q)
         mean, sent = (product(basis, factor, updates) for factor in factors)
         residual = jax.tree.map(jnp.subtract, updates, sent)
         state = PowerSGDState(keep_finite(q, state.q), (p_state, q_state))

@@ -41,7 +41,7 @@ def test_rounds_are_interleaved_and_what_was_measured_is_not_repeated(monkeypatc
     monkeypatch.setattr(network, "missing", lambda: [])
     monkeypatch.setattr(network, "network", contextlib.nullcontext)
     monkeypatch.setattr(network, "surroundings", lambda: {"commit": "abc"})
-    monkeypatch.setattr(network, "_show", lambda rows: None)
+    monkeypatch.setattr(network, "_write_pages", lambda rows: None)
     measured = []
 
     def measure(one, workers, rates, round_, options):

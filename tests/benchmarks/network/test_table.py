@@ -45,7 +45,7 @@ def test_without_rows_of_so_many_hosts_there_is_no_headline():
 
 
 def test_the_profile_says_how_busy_the_cores_were(monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1})
     fast, slow = made(step_ms=8.0), made(step_ms=8.0, rate="100mbit")
     earlier = {key: value for key, value in made().items() if key != "cores_used"}
     # Two hosts of 4 ms each, on two cores, in 8 ms.
@@ -91,6 +91,20 @@ def test_ratios_are_of_equal_rounds_with_their_median_and_range():
     ]
     (line,) = peers(ours + theirs, [])
     assert line["1 Gbit/s"] == "0.90 (0.80–1.50)"
+
+
+def test_the_counterpart_is_the_fastest_form_of_each_round():
+    hook, together = (
+        "DDP, PowerSGD hook, rank 2",
+        "DDP, PowerSGD hook, same shapes together, rank 2",
+    )
+    ours = [made("error_feedback(power_sgd(2))", step_ms=6.0, round_=i) for i in (0, 1, 2)]
+    theirs = [
+        made(method, "torch", step_ms=step, round_=i)
+        for method, i, step in ((hook, 0, 10.0), (together, 0, 12.0), (together, 1, 8.0))
+    ]
+    (line,) = peers(ours + theirs, [])
+    assert (line["PyTorch"], line["1 Gbit/s"]) == (hook, "0.68 (0.60–0.75)")
 
 
 def test_without_a_counterpart_of_the_same_commit_nothing_is_compared():

@@ -226,13 +226,26 @@ def test_on_gpus_where_matrices_of_one_shape_are_stacked_it_sends_the_same(text,
         assert_close(found, wanted)
 
 
-def test_on_cpus_factors_are_decoded_once_and_not_for_every_entry():
-    """No fusion that makes a matrix of 1,200 entries unpacks bits."""
-    like, compressor = jnp.zeros((40, 30)), parse("power_sgd(2, inner=int4())")
+def compiled_text(text):
+    """The program that averages one matrix of 1,200 entries."""
+    like, compressor = jnp.zeros((40, 30)), parse(text)
     step = runner(compressor, 2, "shard_map").lower(
         jax.random.key(0), random_updates(0, like, 2), first_state(compressor, like, 2)
     )
-    computations = step.compile().as_text().split("\n\n")
+    return step.compile().as_text()
+
+
+def test_factors_that_are_not_encoded_cost_no_more_products():
+    plain, encoded = (
+        compiled_text(f"power_sgd(2, inner={inner})").count(" dot(")
+        for inner in ("dense()", "cast('bfloat16')")
+    )
+    assert 0 < plain == encoded - 2
+
+
+def test_on_cpus_factors_are_decoded_once_and_not_for_every_entry():
+    """No fusion that makes a matrix of 1,200 entries unpacks bits."""
+    computations = compiled_text("power_sgd(2, inner=int4())").split("\n\n")
     fusions = [one for one in computations if one.strip().startswith("%fused")]
     of_a_matrix = [one for one in fusions if entries_of_root(one) >= 1200]
     assert of_a_matrix
