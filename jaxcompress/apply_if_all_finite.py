@@ -11,7 +11,7 @@ from jaxcompress.base import AxisName
 from jaxcompress.collectives.finiteness import finite_everywhere, nan_unless
 from jaxcompress.feedback.memories import is_memory
 from jaxcompress.feedback.state_quantization import is_int8_array
-from jaxcompress.ops.argument_checks import check_integer
+from jaxcompress.ops.argument_checks import check_integer, check_link, is_number
 from jaxcompress.transform_checks import is_float0
 
 SMALLEST_SCALE, LARGEST_SCALE = 1.0, 2.0**24
@@ -82,13 +82,11 @@ def apply_if_all_finite(
 
       Micikevicius et al., `Mixed Precision Training <https://arxiv.org/abs/1710.03740>`_, 2017
     """
-    if not hasattr(optimizer, "update"):
-        raise ValueError(
-            "apply_if_all_finite goes around an Optax chain with compress in it; got"
-            f" {optimizer!r}."
-        )
-    numeric = isinstance(loss_scale, int | float) and not isinstance(loss_scale, bool)
-    if loss_scale is not None and not (numeric and SMALLEST_SCALE <= loss_scale <= LARGEST_SCALE):
+    chain = "optax.chain(compress(…), optax.sgd(0.1))"
+    check_link("what apply_if_all_finite takes", optimizer, chain)
+    if loss_scale is not None and not (
+        is_number(loss_scale) and SMALLEST_SCALE <= loss_scale <= LARGEST_SCALE
+    ):
         raise ValueError(
             "loss_scale is what the loss is multiplied by at first, from 1 to 2^24; got"
             f" {loss_scale!r}."

@@ -66,7 +66,8 @@ def compress(
     the compressor has a momentum, as `momentum_correction` has, the averages of dense arrays get
     the same momentum. Arrays of ``float0``, the gradients of integers, pass unchanged.
 
-    The messages of all arrays travel together, in as many collectives as the scheme has rounds.
+    The messages of all arrays travel together, in as many collectives as the scheme has rounds;
+    where arrays are added on the way, one above 1 MiB has its own.
     With `bucket_bytes` they travel in groups of arrays, the last by name first (``Block_10`` before
     ``Block_9``). A backward pass computes those gradients first, so a compiler can send one group
     while it computes the next. Each group has its own collectives.
@@ -95,16 +96,18 @@ def compress(
 
     Raises:
       ValueError: if `compressor` is not a compressor, `axis_name` is not a name,
-        `min_compression_rate` is negative or `bucket_bytes` is below 1. While tracing: if the axis
-        does not exist, if an update is neither floating nor complex, or if the gradients are the
-        same on all workers, since JAX has then summed them already.
+        `min_compression_rate` or `seed` is negative, or `bucket_bytes` is below 1. While tracing:
+        if the axis does not exist, if an update is neither floating nor complex, or if the
+        gradients are the same on all workers, since JAX has then summed them already.
 
     Example:
       >>> from jaxcompress.compressors.sparsifiers.top_k import top_k
       >>> from jaxcompress.feedback.error_feedback import error_feedback
       >>> optimizer = optax.chain(compress(error_feedback(top_k(0.01))), optax.adam(1e-3))
     """
-    check_arguments(compressor, axis_name, min_compression_rate, bucket_bytes)
+    check_arguments(compressor, axis_name, min_compression_rate, bucket_bytes, seed)
+    if not isinstance(axis_name, str) and len(axis_name) == 1:
+        (axis_name,) = axis_name
     rate = float(min_compression_rate)
     transform = compressor.dense_transform or optax.identity()
 

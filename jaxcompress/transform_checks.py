@@ -10,11 +10,13 @@ from optax import Updates
 
 from jaxcompress._compat import automatic_axes, is_varying, may_differ
 from jaxcompress.base import AxisName, Compressor
-from jaxcompress.ops.argument_checks import shown
-from jaxcompress.ops.trees import path_text
+from jaxcompress.ops.argument_checks import check_integer, shown
+from jaxcompress.ops.trees import path_text, shapes_by_path
 
 
-def check_arguments(compressor: Any, axis_name: Any, rate: Any, bucket_bytes: Any) -> None:
+def check_arguments(
+    compressor: Any, axis_name: Any, rate: Any, bucket_bytes: Any, seed: Any
+) -> None:
     """ValueError if an argument of `compress` is out of its range."""
     if not isinstance(compressor, Compressor):
         hint = (
@@ -30,9 +32,10 @@ def check_arguments(compressor: Any, axis_name: Any, rate: Any, bucket_bytes: An
         not isinstance(names, tuple)
         or not names
         or not all(isinstance(name, str) and name for name in names)
+        or len(set(names)) < len(names)
     ):
         raise ValueError(
-            f"axis_name is a mesh axis, or a tuple of axes, by name; got {axis_name!r}."
+            f"axis_name is a mesh axis by name, or a tuple of different ones; got {axis_name!r}."
         )
     if not _is_real(rate) or not rate >= 0:
         raise ValueError(
@@ -43,6 +46,7 @@ def check_arguments(compressor: Any, axis_name: Any, rate: Any, bucket_bytes: An
             "bucket_bytes is the size of the gradients of one bucket, at least 1; got"
             f" {shown(bucket_bytes)}."
         )
+    check_integer("seed", seed, 0)
 
 
 def _is_real(value: Any) -> bool:
@@ -53,8 +57,7 @@ def _is_real(value: Any) -> bool:
 def check_state(state: Any, expected: Any) -> None:
     """ValueError if the state is not that of one worker, or not of these parameters."""
     for have, need in ((state.inner, expected.inner), (state.dense, expected.dense)):
-        found = {path_text(path): x.shape for path, x in jax.tree_util.tree_leaves_with_path(have)}
-        wanted = {path_text(path): x.shape for path, x in jax.tree_util.tree_leaves_with_path(need)}
+        found, wanted = shapes_by_path(have), shapes_by_path(need)
         if found.keys() != wanted.keys() or len(have) != len(need):
             different = sorted(found.keys() ^ wanted.keys())
             where = f", {different[0]!r} is in one only" if different else ""
@@ -113,10 +116,10 @@ def check_updates(updates: Updates, axis_name: AxisName) -> Any:
                 " is already averaged or summed, or a constant. Inside shard_map jax.grad sums the"
                 " gradients of replicated parameters silently. Take local ones with"
                 " jaxcompress.local_value_and_grad, or mark the parameters before differentiating:"
-                f" jax.lax.pcast(params, {axis_name!r}, to='varying'). A chain averages once, so it"
-                " holds one compress and no pmean before it. Freeze parameters by optax.set_to_zero"
-                " after compress. Instead of optax.MultiSteps use micro_batches of make_train_step."
-                " compress takes axes of the workers only, not of the model."
+                f" jax.lax.pcast(params, {axis_name!r}, to='varying'). Other causes: a pmean or a"
+                " second compress before this one; parameters frozen before it (freeze them by"
+                " optax.set_to_zero after compress); optax.MultiSteps (use micro_batches of"
+                " make_train_step); an axis of the model in axis_name."
             )
     return treedef.unflatten(averaged)
 

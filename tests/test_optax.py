@@ -226,11 +226,11 @@ def test_apply_if_finite_after_it_is_right():
 
 # What does not
 
-AROUND = "stands after compress in the chain"
+AROUND = "comes after it, not around or before it"
 WRONG = {
     "MultiSteps around it": (
         lambda: optax.MultiSteps(optax.chain(link(), optax.sgd(0.1)), 2).gradient_transformation(),
-        r"Instead of optax\.MultiSteps use micro_batches of make_train_step",
+        r"optax\.MultiSteps \(use micro_batches of make_train_step\)",
     ),
     "masked around it": (
         lambda: optax.chain(optax.masked(link(), {"kernel": True, "bias": False}), optax.sgd(0.1)),
@@ -265,17 +265,11 @@ WRONG = {
         lambda: optax.chain(
             optax.stateless(lambda g, _: jax.lax.pmean(g, "data")), link(), optax.sgd(0.1)
         ),
-        (
-            "gradient of 'bias' does not vary over the axis 'data'.* holds one compress and no"
-            " pmean before it"
-        ),
+        "gradient of 'bias' does not vary over the axis 'data'.* a pmean or a second compress",
     ),
     "two of them": (
         lambda: optax.chain(link(), link(), optax.sgd(0.1)),
-        (
-            "gradient of 'bias' does not vary over the axis 'data'.* holds one compress and no"
-            " pmean before it"
-        ),
+        "gradient of 'bias' does not vary over the axis 'data'.* a pmean or a second compress",
     ),
     "none of them": (lambda: optax.sgd(0.1), "updates at 'bias' would differ between workers"),
 }

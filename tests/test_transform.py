@@ -509,13 +509,19 @@ def test_the_state_of_other_buckets_is_refused():
 
 
 @pytest.mark.usefixtures("as_users_run_it")
-@pytest.mark.parametrize("axis_name", [3, "", (), ("data", None), ["data"]])
+@pytest.mark.parametrize("axis_name", [3, "", (), ("data", None), ["data"], ("data", "data")])
 def test_what_names_no_axis_is_refused(axis_name):
     with pytest.raises(
         ValueError,
-        match="axis_name is a mesh axis, or a tuple of axes, by name; got",
+        match="axis_name is a mesh axis by name, or a tuple of different ones; got",
     ):
         compress(top_k(0.1), axis_name)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, None])
+def test_what_is_no_seed_is_refused(seed):
+    with pytest.raises(ValueError, match="seed is an integer of at least 0; got"):
+        compress(top_k(0.1), seed=seed)
 
 
 @pytest.mark.parametrize("bucket_bytes", [0, -1, True])

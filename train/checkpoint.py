@@ -73,7 +73,8 @@ class Checkpoints:
     def restore(self, like: Any) -> Any:
         """The state of the newest checkpoint, with the shapes and shardings of `like`.
 
-        Where `like` has NumPy arrays, so has the result.
+        Where `like` has NumPy arrays, so has the result. Raises an `InputError` if the checkpoint
+        has other arrays.
         """
 
         def target_of(x):
@@ -83,7 +84,14 @@ class Checkpoints:
 
         target = jax.tree.map(target_of, like)
         arguments = ocp.args.Composite(state=ocp.args.StandardRestore(target))
-        return self._manager.restore(self.newest_step, args=arguments)["state"]
+        try:
+            return self._manager.restore(self.newest_step, args=arguments)["state"]
+        except ValueError as error:
+            raise InputError(
+                f"the checkpoint of step {self.newest_step} in {str(self._folder)!r} has another"
+                f" state than this run: {summarized(error)}. Another version of jaxcompress or of"
+                " Optax has saved it, or other settings of JAX: use those, or another --workdir."
+            ) from error
 
     def save(self, step: int, state: Any, record: dict[str, Any]) -> None:
         """Saves a checkpoint, and removes old ones only after it is complete."""

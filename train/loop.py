@@ -26,7 +26,7 @@ from train.optimizer import local_momentum, make_optimizer, make_schedule
 from train.planning import planned_compressor
 from train.processes import Mesh, axes_of_rows, is_sharded, raise_on_all_processes, workers_of
 from train.program import Program, TrainState, build_program, count_bytes
-from train.progress import History, Progress, check_divergence
+from train.progress import History, Progress, check_data, check_divergence
 from train.restoring import restore_state
 from train.sharding import init_on_mesh
 from train.signals import InterruptedRunError, ReceivedSignal, record_signals
@@ -60,8 +60,8 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                 config.dataset, config.data_dir, config.context, config.evaluate_on
             )
             plan = make_step_plan(config, dataset)
-        with user_input():
-            jaxcompress.assert_equal_across_processes({"data": fingerprint(dataset)})
+        identity = fingerprint(dataset)
+        check_data(progress, identity)
         batches = train_batches(dataset, config.batch_size, config.seed, *process)
         example = next(train_batches(dataset, config.batch_size, config.seed, *process))
 
@@ -154,6 +154,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                     bytes_sent=bytes_until(step),
                     seconds=seconds,
                     summary=summary,
+                    dataset=identity,
                 )
                 record = {"settings": run.settings, "progress": dataclasses.asdict(reached)}
                 checkpoints.save(step, state._asdict(), record)

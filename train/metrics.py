@@ -23,9 +23,9 @@ class Summary(TypedDict):
     run may make its test loss infinite.
     """
 
-    # fraction of correct predictions on the whole test set, of images or characters, in [0, 1]
+    # fraction of correct predictions on all examples of evaluate_on, in [0, 1]
     test_accuracy: float
-    test_loss: float  # mean cross-entropy on the whole test set, in nats per image or character
+    test_loss: float  # mean cross-entropy on the same examples, in nats per image or character
     test_perplexity: float  # exp(test_loss), at least 1; customary for text
     train_loss: float  # mean cross-entropy over as many of the last steps as make an epoch
     steps: int  # optimizer steps of the whole run, skipped ones included

@@ -9,6 +9,7 @@ import optax
 import jaxcompress
 from train.config import Config
 from train.console import say
+from train.errors import user_input
 from train.processes import Mesh, axes_of, axes_of_rows, is_main_process
 from train.task import Batch
 
@@ -30,17 +31,18 @@ def planned_compressor(
     """
     params, batch_stats = variables
     say(config, "measuring links and steps, to choose a compressor")
-    found = jaxcompress.plan(
-        loss_fn,
-        optimizer,
-        params,
-        jaxcompress.shard_batch(batch, mesh, axes_of_rows(mesh)),
-        mesh,
-        extra=batch_stats,
-        axis_name=axes_of(mesh),
-        micro_batches=config.micro_batches,
-        least_kept=LEAST_KEPT,
-    )
+    with user_input("compressor"):
+        found = jaxcompress.plan(
+            loss_fn,
+            optimizer,
+            params,
+            jaxcompress.shard_batch(batch, mesh, axes_of_rows(mesh)),
+            mesh,
+            extra=batch_stats,
+            axis_name=axes_of(mesh),
+            micro_batches=config.micro_batches,
+            least_kept=LEAST_KEPT,
+        )
     if is_main_process():
         print(found, file=sys.stderr, flush=True)
     return found.compressor

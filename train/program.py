@@ -10,7 +10,7 @@ import optax
 import jaxcompress
 from train.config import Config
 from train.errors import user_input
-from train.processes import Mesh, axes_of, axes_of_rows
+from train.processes import Mesh, axes_of, axes_of_rows, is_sharded
 from train.step_plan import StepPlan
 from train.task import Batch
 
@@ -41,6 +41,8 @@ class Program(NamedTuple):
     # () -> step, where step is (*state, batch, **given) -> (*state, metrics) and donates its state
     compile: Callable[[], Callable[..., Any]]
     traffic: Callable[..., jaxcompress.Traffic]  # (branch=…) -> what one worker sends in a step
+    # The same without compiling the step, where XLA adds no collectives: in models that are whole.
+    requested: Callable[..., jaxcompress.Traffic]
     # () -> a function that averages now what is due later in the period
     compile_end: Callable[[], Callable[[TrainState], TrainState]]
 
@@ -91,6 +93,7 @@ def build_program(
         counted = mesh.abstract if isinstance(mesh, jaxcompress.VirtualMesh) else mesh
         traced = lower(counted, given, *state, shards)
     shapes = state.shapes()
+    requested = functools.partial(jaxcompress.traffic_of_jaxpr, traced.jaxpr)
     compile_end = functools.partial(_compile_end, optimizer, shapes, mesh)
     if isinstance(mesh, jaxcompress.VirtualMesh):
 
@@ -99,18 +102,15 @@ def build_program(
                 lowered = lower(mesh, given, *shapes, shards).lower()
             return lowered.compile()
 
-        return state, Program(
-            compile_virtual,
-            functools.partial(jaxcompress.traffic_of_jaxpr, traced.jaxpr),
-            compile_end,
-        )
-    compiled = functools.cache(traced.lower().compile)
+        return state, Program(compile_virtual, requested, requested, compile_end)
+    compiled = functools.cache(lambda: traced.lower().compile())
     text = functools.cache(lambda: compiled().as_text())
 
     def traffic(**options):
         return jaxcompress.traffic_of_hlo(text(), mesh=mesh, **options).over(axes)
 
-    return state, Program(compiled, traffic, compile_end)
+    requested = traffic if is_sharded(mesh) else requested
+    return state, Program(compiled, traffic, requested, compile_end)
 
 
 def _compile_end(
@@ -123,7 +123,7 @@ def _compile_end(
 def count_bytes(
     program: Program, dense: Program, has_choices: bool, levels: int, plan: StepPlan
 ) -> BytesPerStep:
-    """The bytes per step of a program, beside those of a `dense` one.
+    """The bytes per step of a program, beside those of a `dense` one, which is not compiled.
 
     With `has_choices` the last branch of a conditional is the final one. Other conditionals, such
     as that of `acp_sgd`, alternate between their branches. With a period, the last of two branches
@@ -133,7 +133,7 @@ def count_bytes(
         program.traffic(branch=functools.partial(_at_level, level=level, levels=levels)).wire_bytes
         for level in range(levels)
     )
-    peak, dense_bytes = program.traffic().wire_bytes, dense.traffic().wire_bytes
+    peak, dense_bytes = program.traffic().wire_bytes, dense.requested().wire_bytes
     final = program.traffic(branch=lambda choices: choices[-1]).wire_bytes if has_choices else peak
     if plan.period is None:
         return BytesPerStep(peak, final, dense_bytes, peak, by_level)

@@ -9,9 +9,10 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+import jaxcompress
 from train.checkpoint import Checkpoints, describe_newest
 from train.config import Config
-from train.errors import DivergedError
+from train.errors import DivergedError, InputError, user_input
 from train.metrics import Summary
 
 # What a history keeps of each step, and how it is made from all workers' values.
@@ -30,6 +31,7 @@ class Progress:
     bytes_sent: float = 0.0  # by one worker, over all parts of the run
     seconds: float = 0.0  # in the training loop, over all parts of the run
     summary: Summary | None = None  # set when the run has finished
+    dataset: str | None = None  # its fingerprint; None at the start, and from older versions
 
 
 class History:
@@ -115,6 +117,20 @@ def _means_over_workers(pending: list[dict[str, jax.Array]]) -> list[list[float]
         [mean(step[:, column]).item() for column, mean in enumerate(MEANS)]
         for step in everyone.swapaxes(0, 1)
     ]
+
+
+def check_data(progress: Progress, found: str) -> None:
+    """Raises an `InputError` on all processes unless each reads the data of the run's beginning.
+
+    `found` is the fingerprint of what this process reads.
+    """
+    with user_input():
+        jaxcompress.assert_equal_across_processes({"data": found})
+    if progress.dataset not in (None, found):
+        raise InputError(
+            f"this run began with other data: {progress.dataset}; now it reads {found}. Give the"
+            " --data-dir of its beginning, or another --workdir."
+        )
 
 
 def check_divergence(

@@ -226,10 +226,11 @@ def find_progress(
     if record is None:
         return Progress(), settings
     with raise_on_all_processes():
-        if not record.keys() >= {"settings", "progress"}:
+        known = {field.name for field in dataclasses.fields(Progress)}
+        if not record.keys() >= {"settings", "progress"} or not record["progress"].keys() <= known:
             raise InputError(
-                f"the checkpoints in {str(workdir)!r} are not of this program. Give another"
-                " --workdir."
+                f"the checkpoints in {str(workdir)!r} are not of this program, or of a newer"
+                " version. Give another --workdir."
             )
         # An older version that lacked a setting did what its default does.
         defaults = {

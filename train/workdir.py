@@ -54,7 +54,9 @@ def locked(folder: Path) -> Iterator[None]:
     The lock also ends with the process, however it ends. Raises an `InputError` if another run
     holds it. Does nothing on a file system without locks.
     """
-    with (folder / ".lock").open("a") as file:
+    with contextlib.ExitStack() as at_exit:
+        with file_access(f"lock of workdir {str(folder)!r}"):
+            file = at_exit.enter_context((folder / ".lock").open("a"))
         try:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

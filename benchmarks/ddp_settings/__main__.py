@@ -35,12 +35,19 @@ from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Results, Row, position
 from benchmarks.common.torch_python import lacking
 from benchmarks.hosts.host_processes import HostProcesses
-from benchmarks.hosts.namespaces import FULL_SPEED, Network, bits_per_second, missing, network
+from benchmarks.hosts.namespaces import (
+    FULL_SPEED,
+    Network,
+    bits_per_second,
+    missing,
+    network,
+    readable,
+)
 from benchmarks.time_to_accuracy.ddp import Ddp
 from benchmarks.time_to_accuracy.measure import processes_of
 from benchmarks.time_to_accuracy.methods import Method
 from benchmarks.time_to_accuracy.specification import PART_STEPS, Specification
-from benchmarks.time_to_accuracy.tasks import TASKS
+from benchmarks.time_to_accuracy.tasks import TASKS, unprepared
 
 PAGE = REPOSITORY / "docs" / "performance.md"
 IN_BUCKETS = [Ddp(), Ddp(set_to_none=True), Ddp(4), Ddp(16), Ddp(64)]
@@ -90,13 +97,14 @@ class Options:
 
 def main(options: Options) -> int:
     """Times every method with all settings; saves after each."""
-    if options.measure and (lacks := missing()):
+    tasks = [task for task in TASKS if matches(task, options.task)]
+    if options.measure and (lacks := [*missing(), *unprepared(tasks)]):
         print(f"benchmarks.ddp_settings needs {'; and '.join(lacks)}.", file=sys.stderr)
         return 2
     if options.measure and (lacks := lacking(options.torch_python, "jaxcompress", "train")):
         print(f"benchmarks.ddp_settings needs PyTorch: {lacks}.", file=sys.stderr)
         return 2
-    failed = measure_all(options) if options.measure else []
+    failed = measure_all(tasks, options) if options.measure else []
     if rows := RESULTS.read():
         print(markdown(table(rows)))
         write_between(PAGE, "ddp_settings", markdown(table(rows)))
@@ -104,9 +112,9 @@ def main(options: Options) -> int:
     return 1 if failed else 0
 
 
-def measure_all(options: Options) -> list[str]:
+def measure_all(tasks: Sequence[str], options: Options) -> list[str]:
     """The messages of the methods that failed."""
-    failed, tasks = [], [task for task in TASKS if matches(task, options.task)]
+    failed = []
     with network(2) as hosts:
         for task, method in itertools.product(tasks, TRIED):
             about = environment()  # the workers import the code as it is now
@@ -181,7 +189,8 @@ def table(rows: Sequence[Row]) -> list[Row]:
                 if (row["task"], row["method"], row["rate"]) == (task, method, rate)
             }
             if step:
-                line[f"{rate}: ms, and by default"] = f"{step[best]:.1f} ({step[plain]:.1f})"
+                column = f"ms at {readable(rate)}, and by default"
+                line[column] = f"{step[best]:.1f} ({step[plain]:.1f})"
         lines.append(line)
     return lines
 

@@ -184,7 +184,8 @@ def _start(
         return subprocess.Popen(
             command,
             cwd=REPOSITORY,
-            env=clean | settings.memory | {"JAX_PLATFORMS": platforms},
+            # Without a GPU, also where JAX chooses the platform.
+            env=clean | settings.memory | {"JAX_PLATFORMS": platforms, "CUDA_VISIBLE_DEVICES": ""},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

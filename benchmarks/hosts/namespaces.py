@@ -57,9 +57,10 @@ def bits_per_second(rate: str) -> float:
       ValueError: the rate is written in another way.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgt])bit", rate)
-    if not found:
+    if not found or not float(found[1]):
         raise ValueError(
-            f"a rate is a number with kbit, mbit, gbit or tbit, as in 100mbit; got {rate!r}."
+            "a rate is a number above 0 with kbit, mbit, gbit or tbit, as in 100mbit; got"
+            f" {rate!r}."
         )
     return float(found[1]) * 1000 ** (1 + "kmgt".index(found[2]))
 
@@ -76,7 +77,15 @@ def missing() -> list[str]:
         [] if os.geteuid() == 0 else ["root, to create network namespaces and shape their links"]
     )
     programs = [program for program in ("ip", "tc") if not shutil.which(program)]
-    return lacks + [f"the program {program}, from the package iproute2" for program in programs]
+    lacks += [f"the program {program}, from the package iproute2" for program in programs]
+    if not lacks:
+        # A container may hold root back, and a kernel may be built without what shapes links.
+        try:
+            with network(1) as hosts:
+                hosts.shape("1gbit")
+        except RuntimeError as error:
+            lacks.append(f"a machine that allows network namespaces with shaped links ({error})")
+    return lacks
 
 
 @contextlib.contextmanager

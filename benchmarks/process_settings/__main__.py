@@ -12,9 +12,9 @@ limit nothing, with
   then polls until its time slice ends, probably since the thread that sends holds a lock that it
   needs.
 - ``scheduling``: the policy ``SCHED_BATCH``, by which it waits.
-- ``scheduling, memory``: glibc also keeps freed memory. Otherwise it returns arrays of 64 MiB or
-  more to the kernel, which clears them again, page by page, in every step. Nor does it search the
-  free blocks that a compilation of JAX has left.
+- ``scheduling, memory``: glibc also keeps freed memory, and does not search the free blocks that a
+  compilation of JAX has left. Without this, it returns arrays of 64 MiB or more to the kernel,
+  which clears them again, page by page, in every step.
 
 The settings take turns, in another order in each round.
 
@@ -45,10 +45,10 @@ from benchmarks.hosts.host_processes import TUNED, Measured, Settings
 from benchmarks.hosts.namespaces import FULL_SPEED, Network, missing, network
 from benchmarks.time_to_accuracy.ddp import fastest
 from benchmarks.time_to_accuracy.measure import processes_of
-from benchmarks.time_to_accuracy.methods import METHODS, Method
+from benchmarks.time_to_accuracy.methods import METHODS, Method, fits
 from benchmarks.time_to_accuracy.specification import PART_STEPS, Specification
 from benchmarks.time_to_accuracy.table import shown
-from benchmarks.time_to_accuracy.tasks import TASKS
+from benchmarks.time_to_accuracy.tasks import TASKS, unprepared
 
 PAGE = REPOSITORY / "docs" / "linux.md"
 # Several heaps, as many as glibc allows by default for one core, so that initialize_processes
@@ -92,7 +92,7 @@ class Options:
         """ValueError for an invalid task, filter or number."""
         if self.task not in TASKS:
             raise ValueError(f"task must be one of {', '.join(TASKS)}; got {self.task!r}.")
-        check_filters(self.only, map(_text, MEASURED), "method")
+        check_filters(self.only, (each.text for each in MEASURED), "method")
         if self.parts < 1 or self.rounds < 1:
             raise ValueError(
                 f"parts and rounds must be at least 1; got {self.parts} and {self.rounds}."
@@ -101,21 +101,34 @@ class Options:
 
 def main(options: Options) -> int:
     """Times every method with all settings; saves after each."""
-    if options.measure and (lacks := missing()):
+    if options.measure and (lacks := [*missing(), *unprepared([options.task])]):
         print(f"benchmarks.process_settings needs {'; and '.join(lacks)}.", file=sys.stderr)
         return 2
-    pythons = {"jax": sys.executable, "torch": str(options.torch_python)}
-    if options.measure:
-        methods = [method for method in MEASURED if matches(_text(method), options.only)]
-        with network(2) as hosts:
-            for method in runnable(methods, options.torch_python, "jaxcompress", "train"):
-                about = environment()  # the workers import the code as it is now
-                rows = measure(options, method, hosts, pythons[method.framework])
-                RESULTS.save([row | about for row in rows])
+    failed = measure_all(options) if options.measure else []
     if rows := RESULTS.read():
         print(markdown(table(rows)))
         write_between(PAGE, "process_settings", markdown(table(rows)))
-    return 0
+    print("\n".join(f"FAILED: {each.splitlines()[0]}" for each in failed))
+    return 1 if failed else 0
+
+
+def measure_all(options: Options) -> list[str]:
+    """The messages of the methods that failed."""
+    failed, task = [], TASKS[options.task]
+    pythons = {"jax": sys.executable, "torch": str(options.torch_python)}
+    methods = [
+        method for method in MEASURED if matches(method.text, options.only) and fits(method, task)
+    ]
+    with network(2) as hosts:
+        for method in runnable(methods, options.torch_python, "jaxcompress", "train"):
+            about = environment()  # the workers import the code as it is now
+            try:
+                rows = measure(options, method, hosts, pythons[method.framework])
+                RESULTS.save([row | about for row in rows])
+            except (RuntimeError, TimeoutError) as error:
+                failed.append(f"{method.label}: {error}")
+                print(failed[-1], file=sys.stderr, flush=True)
+    return failed
 
 
 def measure(options: Options, method: Method, hosts: Network, python: str) -> list[Row]:
@@ -151,10 +164,6 @@ def table(rows: Sequence[Row]) -> list[Row]:
         step, kernel = float(row["step_ms"]), float(row["system_ms"])
         line[row["settings"]] = f"{step:.1f} ({kernel:.1f})"
     return list(lines.values())
-
-
-def _text(method: Method) -> str:
-    return f"{method.framework} {method.label}"
 
 
 if __name__ == "__main__":

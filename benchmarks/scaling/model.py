@@ -26,10 +26,15 @@ class Local(NamedTuple):
         return self.base_ms + self.each_ms * workers
 
 
-def fit_local(rows: Sequence[Row]) -> Local:
-    """The line through the fastest runs, which other programs disturbed least; it never falls."""
-    terms = [[1.0, float(row["workers"])] for row in rows]
-    return Local(*nonnegative_fit(terms, [float(row["min_ms"]) for row in rows]))
+def fit_local(rows: Sequence[Row], gathers: bool) -> Local:
+    """The line through the fastest runs, which other programs disturbed least; it never falls.
+
+    It is level if the step gathers nothing: sums are as long with more workers.
+    """
+    times = [float(row["min_ms"]) for row in rows]
+    if not gathers:
+        return Local(float(np.median(times)), 0.0)
+    return Local(*nonnegative_fit([[1.0, float(row["workers"])] for row in rows], times))
 
 
 def fit_operations(points: Sequence[Point]) -> dict[str, RateModel]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from benchmarks.common.expressions import DENSE
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Row, grouped, read_csv
+from benchmarks.hosts.namespaces import readable
 
 PAGE = REPOSITORY / "docs" / "scaling.md"
 FILE, ERRORS_FILE, CHECKS_FILE = "scaling.csv", "scaling_errors.csv", "scaling_checks.csv"
@@ -51,7 +52,7 @@ def summary(checks: Sequence[Row]) -> list[Row]:
     return [
         {
             "hosts": workers,
-            "rate": f"{rate}/s",
+            "rate": readable(rate),
             "averages": len(errors(mine, "communication_error")),
             "communication: error": percent(errors(mine, "communication_error")),
             "worst": worst(errors(mine, "communication_error")),

@@ -31,7 +31,8 @@ The columns:
 - `seconds`: from the first step to the one after which the target was found to be reached, on the
   slowest host: data, computation and communication, without validations, connecting and compiling.
   Empty if the target was missed.
-- `again_seconds`: of as many steps, trained afterwards at this rate alone, for the checked runs.
+- `again_seconds`: the time of as many steps, trained after the run at this rate alone; for three
+  checked runs.
 - `steps`, `megabytes`: likewise; what one host sent at its interface, headers included.
 - `seconds_per_step`: over all steps of the run.
 - `test_loss`, `test_accuracy`: at that step.
@@ -63,7 +64,7 @@ from benchmarks.time_to_accuracy.methods import METHODS, Method, chosen, fits
 from benchmarks.time_to_accuracy.plot import plot
 from benchmarks.time_to_accuracy.specification import PART_STEPS
 from benchmarks.time_to_accuracy.table import RESULTS, headline, row, sections
-from benchmarks.time_to_accuracy.tasks import TASKS, config_of
+from benchmarks.time_to_accuracy.tasks import TASKS, config_of, unprepared
 
 PAGE = REPOSITORY / "docs" / "performance.md"
 
@@ -90,7 +91,7 @@ class Options:
             raise ValueError(
                 f"workers must be 2 to 250 and seeds at least 1; got {self.workers}, {self.seeds}."
             )
-        check_filters(self.only, (f"{each.framework} {each.label}" for each in METHODS), "method")
+        check_filters(self.only, (each.text for each in METHODS), "method")
         check_filters(self.task, TASKS, "task")
         for task, workers in itertools.product(tasks_of(self), self.workers):
             if (rows := config_of(TASKS[task]).batch_size) % workers:
@@ -107,7 +108,7 @@ class Options:
 
 def main(options: Options) -> int:
     """Trains every task by every method over every network; saves after each run."""
-    if options.measure and (lacks := missing()):
+    if options.measure and (lacks := [*missing(), *unprepared(tasks_of(options))]):
         print(f"benchmarks.time_to_accuracy needs {'; and '.join(lacks)}.", file=sys.stderr)
         return 2
     failed = measure_all(options) if options.measure else []

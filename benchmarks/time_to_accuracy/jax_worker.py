@@ -18,11 +18,10 @@ from benchmarks.common.training_parts import training_parts
 from benchmarks.hosts.jax_host import barrier, join, versions
 from benchmarks.hosts.worker import serve
 from benchmarks.time_to_accuracy.methods import expression
-from benchmarks.time_to_accuracy.specification import PART_STEPS, Specification
+from benchmarks.time_to_accuracy.specification import Specification
 from benchmarks.time_to_accuracy.tasks import TASKS, config_of
+from benchmarks.time_to_accuracy.training_programs import examples_of, programs_of
 from train.config import Config
-from train.data.batches import test_batches
-from train.data.registry import load_dataset
 from train.optimizer import make_chain, make_optimizer
 from train.program import TrainState
 from train.task import Evaluation, make_loss
@@ -42,10 +41,7 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
         outer_learning_rate=1.0,
     )
     parts = training_parts(config, task.most_steps, rank, workers)
-    splits = {
-        "validation": parts.dataset,
-        "test": load_dataset(config.dataset, None, config.context, "test"),
-    }
+    examples = examples_of(config, parts.dataset, rank, workers)
     params, extra = jaxcompress.replicate((parts.params, parts.extra), mesh)
     average = jaxcompress.compress(jaxcompress.parse(expression(method, task)))
     make = make_chain if config.period is None else make_optimizer
@@ -72,18 +68,11 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
         return {"losses": [float(np.mean(loss)) for loss in jax.device_get(losses)]}
 
     def scores(split: str) -> dict[str, float]:
-        examples = test_batches(splits[split], config.batch_size, rank, workers)
-        found = evaluate(held[0], TrainState(*held).shared_stats(), examples)
+        found = evaluate(held[0], TrainState(*held).shared_stats(), examples(split))
         return {"loss": found["test_loss"], "accuracy": found["test_accuracy"]}
 
-    programs = {
-        "first": lambda: train(task.checked_steps),
-        "train": lambda: train(PART_STEPS),
-        "validation": lambda: scores("validation"),
-        "test": lambda: scores("test"),
-    }
     about = {**versions(), "compile_seconds": compile_seconds, "parameters": parameters}
-    serve(about, programs, barrier(mesh))
+    serve(about, programs_of(task, train, scores), barrier(mesh))
 
 
 def _make_step(config: Config) -> Any:

@@ -71,7 +71,8 @@ def first_steps(
 ) -> dict[str, tuple[float, float]]:
     """Trains the first `PART_STEPS`: their seconds at each rate, and the bytes that a host sends.
 
-    They run at the highest rate. At a lower one their bytes take longer by what the rates differ.
+    They run at the highest rate. At a lower rate, sending their bytes takes longer by
+    ``8 bytes (1 / lower - 1 / highest)``.
     """
     highest = max(rates, key=bits_per_second)
     step_seconds, step_bytes = timed(processes, hosts, highest, PART_STEPS)

@@ -22,6 +22,11 @@ class Method(NamedTuple):
         """What names it in the file."""
         return self.name if self.period is None else f"{self.name}, once in {self.period} steps"
 
+    @property
+    def text(self) -> str:
+        """What filters search: ``torch DDP, dense``."""
+        return f"{self.framework} {self.label}"
+
 
 METHODS = [
     Method("jax", "dense()"),
@@ -52,8 +57,8 @@ def fits(method: Method, task: Task) -> bool:
 
 
 def chosen(only: Sequence[str]) -> list[Method]:
-    """The methods whose framework and label, as in ``torch DDP, dense``, match the filters."""
-    return [method for method in METHODS if matches(f"{method.framework} {method.label}", only)]
+    """The methods that match the filters."""
+    return [method for method in METHODS if matches(method.text, only)]
 
 
 def expression(method: Method, task: Task) -> str:

@@ -1,9 +1,11 @@
 """The training tasks: a config of the training program, a target, and what is not compressed."""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from train.config import Config, load_config
+from train.data.tfds_reader import data_folder, is_readable
 
 
 class Task(NamedTuple):
@@ -65,6 +67,18 @@ TASKS = {
         checked_steps=10,
     ),
 }
+
+
+def unprepared(tasks: Iterable[str]) -> list[str]:
+    """What to do for the data sets of these tasks that this user cannot read; empty if nothing."""
+    names = dict.fromkeys(config_of(TASKS[task]).dataset for task in tasks)
+    folder = data_folder()
+    return [
+        f"{name}, which is not prepared in {folder}: `python -m train.data prepare {name}`, or give"
+        " its folder by TFDS_DATA_DIR, also behind sudo, as in `sudo TFDS_DATA_DIR=… …`"
+        for name in names
+        if not is_readable(name, folder)
+    ]
 
 
 def config_of(task: Task, **changes: Any) -> Config:

@@ -18,13 +18,13 @@ from torch.nn import functional
 from benchmarks.common.training_parts import training_parts
 from benchmarks.hosts.torch_host import barrier, join, versions
 from benchmarks.hosts.worker import serve
-from benchmarks.time_to_accuracy.specification import PART_STEPS, Specification
+from benchmarks.time_to_accuracy.specification import Specification
 from benchmarks.time_to_accuracy.tasks import TASKS, config_of
 from benchmarks.time_to_accuracy.torch_averaging import averaged, averages_of_parameters
 from benchmarks.time_to_accuracy.torch_models import build, load_flax
+from benchmarks.time_to_accuracy.training_programs import examples_of, programs_of
+from jaxcompress.distributed.freed_memory import take_free_blocks
 from train.config import Config
-from train.data.batches import test_batches
-from train.data.registry import load_dataset
 
 
 def main(rank: int, workers: int, address: str, specification: Specification) -> None:
@@ -33,12 +33,10 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
     join(rank, workers, address)
     config = config_of(task, seed=specification.seed)
     parts = training_parts(config, task.most_steps, rank, workers)
-    splits = {
-        "validation": parts.dataset,
-        "test": load_dataset(config.dataset, None, config.context, "test"),
-    }
+    examples = examples_of(config, parts.dataset, rank, workers)
     model = build(config, parts.dataset.num_classes, parts.example["inputs"].shape[1:])
     load_flax(model, parts.params)
+    take_free_blocks()  # which compiling the initialization has left, as after any compilation
     # Before the clock starts; after `most_steps` the rate stays.
     scheduled = [float(parts.schedule(step)) for step in range(task.most_steps)]
     rates = itertools.chain(scheduled, itertools.repeat(scheduled[-1]))
@@ -64,23 +62,17 @@ def main(rank: int, workers: int, address: str, specification: Specification) ->
 
     def scores(split: str) -> dict[str, float]:
         average_statistics(model, workers)
-        sums = score_sums(model, test_batches(splits[split], config.batch_size, rank, workers))
+        sums = score_sums(model, examples(split))
         dist.all_reduce(sums)
         loss, correct, weight = sums.tolist()
         return {"loss": loss / weight, "accuracy": correct / weight}
 
-    programs = {
-        "first": lambda: train(task.checked_steps),
-        "train": lambda: train(PART_STEPS),
-        "validation": lambda: scores("validation"),
-        "test": lambda: scores("test"),
-    }
     about = {
         **versions(),
         "compile_seconds": 0.0,
         "parameters": sum(x.numel() for x in model.parameters()),
     }
-    serve(about, programs, barrier)
+    serve(about, programs_of(task, train, scores), barrier)
 
 
 @torch.no_grad()

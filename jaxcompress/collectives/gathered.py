@@ -1,4 +1,4 @@
-"""Exchanges messages that cannot be added, by the route that sends fewer bytes."""
+"""Exchanges messages that cannot be added, by all-gather or in two phases."""
 
 import jax
 from optax import Updates
@@ -22,7 +22,8 @@ def gathered(codec: Codec, *, contracts: bool = True) -> Compressor:
 
     Guarantees: the law of `Reduced`, up to rounding, for any codec. All workers add the same
     messages in the same order, so their means are equal to the last bit. Workers and arrays draw
-    random numbers independently.
+    random numbers independently. A bound on the error of one encoding is a bound on the residual of
+    each worker by one all-gather only: see `two_phase`.
 
     Args:
       codec: Encodes and decodes one array.
@@ -49,7 +50,7 @@ def gathered(codec: Codec, *, contracts: bool = True) -> Compressor:
 
 
 def exchange(codec: Codec, key: jax.Array, updates: Updates, axis_name: AxisName) -> Reduced:
-    """The average of all workers' messages, by the route that sends fewer bytes."""
+    """The average of all workers' messages, by the route that `two_phases_pay` chooses."""
     two_phases = two_phases_pay(codec, updates, axis_size(axis_name))
     return (two_phase_mean if two_phases else all_gather_mean)(codec, key, updates, axis_name)
 

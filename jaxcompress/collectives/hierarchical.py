@@ -14,7 +14,7 @@ from jaxcompress.collectives.dense import dense, is_dense
 from jaxcompress.ops.argument_checks import check_stateless
 from jaxcompress.ops.matrix_view import low_rank_shape
 from jaxcompress.ops.serialization import pad_to_lanes
-from jaxcompress.ops.trees import array_bits, path_text, sum_bits
+from jaxcompress.ops.trees import array_bits, shapes_by_path, sum_bits
 
 
 class HierarchicalState(NamedTuple):
@@ -214,8 +214,7 @@ def _check(intra: Compressor, inter: Compressor) -> None:
 
 
 def _check_fits(state: Any, expected: Any) -> None:
-    found = {path_text(path): x.shape for path, x in jax.tree_util.tree_leaves_with_path(state)}
-    wanted = {path_text(path): x.shape for path, x in jax.tree_util.tree_leaves_with_path(expected)}
+    found, wanted = shapes_by_path(state), shapes_by_path(expected)
     for path in [*wanted, *found]:
         if found.get(path) != wanted.get(path):
             raise ValueError(

@@ -40,9 +40,10 @@ def two_phase(inner: Compressor) -> Compressor:
     padding mirrors the entries before it, so that scales stay those of the array. Where it selects,
     the padding is zeros, which a selection ignores.
 
-    Guarantees: the law of `Reduced`; inside `error_feedback` nothing is lost. The residual is no
-    contraction of a worker's own updates, since the owner keeps the error for all workers. Unbiased
-    if `inner` is.
+    Guarantees: the law of `Reduced`; inside `error_feedback` nothing is lost. Where `inner`
+    contracts, each of the two encodings does. But the residual of one worker is no contraction of
+    its own updates, since the owner keeps the error of the second encoding for all workers.
+    Unbiased if `inner` is.
 
     Args:
       inner: Any compressor whose codec works chunk by chunk: ``qsgd(4)``, ``sign()``,

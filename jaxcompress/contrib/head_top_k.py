@@ -15,10 +15,9 @@ def head_top_k(density: float, heads: int, inner: Compressor = dense()) -> Compr
 
     The heads of an array are its slices along the first axis whose length is `heads`. In Flax's
     attention the kernels are (width, heads, head width) for queries, keys and values, and (heads,
-    head width, width) for the output. An array without such an axis is one head, so `compress`
-    sends it dense. Use labels to compress only the arrays of an attention layer:
-    ``partition({"heads": head_top_k(0.25, heads=8), "rest": …}, by_path({"*/query/*": "heads",
-    …}))``.
+    head width, width) for the output. An array without such an axis is one head, which `inner`
+    sends whole. Use labels to compress only the arrays of an attention layer: ``partition({"heads":
+    head_top_k(0.25, heads=8), "rest": …}, by_path({"*/query/*": "heads", …}))``.
 
     How it travels: the values of k heads by `inner`, and k indices of ``ceil(log2(heads))`` bits.
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 from optax import Updates
 
-from jaxcompress.ops.argument_checks import check_weight_decay
+from jaxcompress.ops.argument_checks import check_weight_decay, is_number
 from jaxcompress.ops.quantization import max_magnitude
 from jaxcompress.optimizers.onebit_common import (
     Moments,
@@ -115,12 +115,12 @@ def scale_by_onebit_lamb(
     """
     check_decay("coeff_beta", coeff_beta)
     check_weight_decay(weight_decay, mask)
-    if not 0 < factor_min <= 1 <= factor_max:
+    if not all(map(is_number, (factor_min, factor_max))) or not 0 < factor_min <= 1 <= factor_max:
         raise ValueError(
             "factor_min and factor_max bound a factor that begins at 1, 0 < factor_min <= 1 <="
             f" factor_max; got {factor_min!r} and {factor_max!r}."
         )
-    if not factor_threshold > 0:
+    if not is_number(factor_threshold) or not factor_threshold > 0:
         raise ValueError(
             "factor_threshold is how far a factor may move in a step, above 0; got"
             f" {factor_threshold!r}."

@@ -28,7 +28,8 @@ def accumulated(value_and_grad: Callable, micro_batches: int, axis_name: AxisNam
         def one(carry, part):
             extra, total = carry
             (loss, (extra, metrics)), grads = value_and_grad(params, extra, part)
-            return (own(extra), jax.tree.map(jnp.add, total, grads)), (loss, metrics)
+            extra = own(jax.tree.map(jnp.asarray, extra))
+            return (extra, jax.tree.map(jnp.add, total, grads)), (loss, metrics)
 
         def own(extra):
             # Counters and keys are not averaged, so JAX must know them as replicated.

@@ -44,13 +44,17 @@ def _chosen() -> bool:
 
 
 def _take_leftovers(event: str, duration_secs: float, **_: Any) -> None:
-    """Takes the free blocks that a long compilation has left, so that no step searches them.
+    if event == COMPILED and duration_secs >= LONG_SECONDS:
+        take_free_blocks()
+
+
+def take_free_blocks() -> None:
+    """Takes the free blocks that compilations have left, so that no step searches them.
 
     LLVM leaves tens of thousands, of all sizes. For each array glibc would look among them for the
-    smallest that fits. The blocks stay taken, but their pages go back to the kernel.
+    smallest that fits. The blocks stay taken, but their pages go back to the kernel. It needs glibc
+    2.33 or newer, with one heap that grows by `sbrk`.
     """
-    if event != COMPILED or duration_secs < LONG_SECONDS:
-        return
     libc = ctypes.CDLL(None)
     libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_size_t
     libc.free.argtypes = [ctypes.c_size_t]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.core import Tracer
-from jax.sharding import AbstractMesh
+from jax.sharding import AbstractMesh, Mesh
 from jax.sharding import PartitionSpec as P
 
 from jaxcompress.base import AxisName
@@ -164,7 +164,15 @@ def check_worker_axis(state: Any, mesh: AnyMesh | AbstractMesh, axis_name: AxisN
 
 
 def number_of_workers(mesh: AnyMesh | AbstractMesh, axis_name: AxisName) -> int:
-    """The number of workers along `axis_name`; `mesh` may have other axes."""
+    """The number of workers along `axis_name`; `mesh` may have other axes.
+
+    Raises:
+      ValueError: if it is no mesh, or has no such axes, or has them in another order.
+    """
+    if not isinstance(mesh, Mesh | AbstractMesh | VirtualMesh):
+        raise ValueError(
+            f"mesh is the mesh of the workers, from data_mesh() or as VirtualMesh(8); got {mesh!r}."
+        )
     names = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
     unknown = [name for name in names if name not in mesh.shape]
     if unknown:

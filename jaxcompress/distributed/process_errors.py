@@ -1,8 +1,10 @@
 """Errors of a process that others wait for: what they mean, and how they end it."""
 
+import contextlib
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 # At the start of the errors of XLA's collectives, of its coordination service and its barriers.
 _CONNECTION_SIGNS = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "Barrier")
@@ -24,6 +26,19 @@ def exit_at_once(error: BaseException) -> None:
 def is_connection_error(error: BaseException) -> bool:
     """Whether `error` says that another process could not be reached, and not a bug of this one."""
     return any(sign in str(error)[:200] for sign in _CONNECTION_SIGNS)
+
+
+def print_reason(reason: str, advice: Callable[[], str]) -> None:
+    """Prints why this process ends, and what to do; an error, as of a closed pipe, is no reason to
+    stay.
+    """
+    line = f"error: {reason.rstrip('.')}."
+    with contextlib.suppress(Exception):
+        line = f"{line} {advice()}".strip()
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    with contextlib.suppress(Exception):
+        print(line, file=sys.stderr, flush=True)
 
 
 def first_line(error: BaseException) -> str:

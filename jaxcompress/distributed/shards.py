@@ -12,13 +12,13 @@ from jax.sharding import PartitionSpec as P
 from jax.tree_util import KeyPath
 
 from jaxcompress._compat import automatic_axes
-from jaxcompress.base import Compressor
 from jaxcompress.distributed.shard_checks import (
     axes_of,
     check_model_axes,
     check_not_averaged,
     check_same_tree,
 )
+from jaxcompress.ops.argument_checks import check_link
 from jaxcompress.ops.trees import mask, merge_masked, path_text
 from jaxcompress.transform import with_other_keys
 
@@ -79,11 +79,7 @@ def on_shards(
       >>> params = replicate({"w": jax.numpy.zeros((4, 4))}, data_mesh(1))
       >>> link = on_shards(compress(error_feedback(top_k(0.01))), params)
     """
-    if not hasattr(link, "update"):
-        hint = (
-            f"; write on_shards(compress({link!r}), params)" if isinstance(link, Compressor) else ""
-        )
-        raise ValueError(f"on_shards takes a link such as compress(…); got {link!r}{hint}.")
+    check_link("what on_shards takes", link, "compress(…)")
     link = optax.with_extra_args_support(link)
     shardings = _shardings(params)
     mesh, groups = _mesh(shardings), _groups(shardings)

@@ -20,20 +20,20 @@ from jaxcompress.distributed.offload import to_device, to_host
 from jaxcompress.distributed.placement import (
     check_worker_axis,
     expand_worker_axis,
+    number_of_workers,
     squeeze_worker_axis,
 )
 from jaxcompress.distributed.specs import keep_placement, state_specs
 from jaxcompress.distributed.virtual import AnyMesh, one_by_one, over_workers
-from jaxcompress.ops.argument_checks import check_integer, check_link
+from jaxcompress.ops.argument_checks import check_flag, check_integer, check_link
 from jaxcompress.ops.trees import mask, merge_masked, path_text, widened
 from jaxcompress.routing.adaptive_states import given_names, with_given
 
 ADVICE = (
-    "every chain has a compress, and what decides or keeps a state must be the same on all workers,"
-    " so it stands after compress in the chain: momentum after it, not around or before it;"
-    " optax.set_to_zero of frozen parameters after it; apply_if_all_finite around the whole chain"
-    " instead of optax.apply_if_finite; micro_batches of make_train_step instead of"
-    " optax.MultiSteps; partition instead of optax.masked."
+    "The chain needs a compress. What decides or keeps a state comes after it, not around or before"
+    " it: momentum, and optax.set_to_zero of frozen parameters. Write apply_if_all_finite around"
+    " the whole chain instead of optax.apply_if_finite, micro_batches of make_train_step instead of"
+    " optax.MultiSteps, and partition instead of optax.masked."
 )
 
 
@@ -104,16 +104,18 @@ def make_train_step(
       `extra`, the metrics, and the loss (as ``metrics["loss"]``) are averaged over the workers.
 
     Raises:
-      ValueError: if `optimizer` is no Optax transformation, `micro_batches` is below 1, or
-        `loss_fn` takes other arguments. From the step: if it is given arrays whose memory an
-        earlier step has reused. While tracing: if a parameter is an integer, if a worker's rows do
-        not divide by `micro_batches`, if a metric is named ``"loss"`` or ``"applied"``, or if
-        `apply_if_all_finite` is not around the whole chain. Also if updates, optimizer state, or
-        what is not floating in `extra` and the metrics would differ between workers; the message
-        names the array.
+      ValueError: if `optimizer` is no Optax transformation, `mesh` is no mesh or has no such axis,
+        `micro_batches` is below 1, or `loss_fn` takes other arguments. From the step: if it is
+        given arrays whose memory an earlier step has reused. While tracing: if a parameter is an
+        integer, if a worker's rows do not divide by `micro_batches`, if a metric is named
+        ``"loss"`` or ``"applied"``, or if `apply_if_all_finite` is not around the whole chain. Also
+        if updates, optimizer state, or what is not floating in `extra` and the metrics would differ
+        between workers; the message names the array.
     """
     check_link("optimizer", optimizer, "optax.chain(compress(…), optax.sgd(0.1))")
     check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
+    check_flag("donate", donate)
+    number_of_workers(mesh, axis_name)
     loss_fn = with_extra(loss_fn)
 
     def local_step(params, opt_state, extra, batch):
@@ -189,7 +191,7 @@ def _check_replicated(tree: Any, what: str, axis_name: AxisName) -> None:
     for path, node in nodes:
         if not isinstance(node, PerWorker) and may_differ(node, axis_name):
             raise ValueError(
-                f"{what} at {path_text(path)!r} would differ between workers after this step:"
+                f"{what} at {path_text(path)!r} would differ between workers after this step."
                 f" {ADVICE}"
             )
 

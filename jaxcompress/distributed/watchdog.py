@@ -4,15 +4,15 @@ import atexit
 import contextlib
 import itertools
 import json
+import operator
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
 from jaxcompress._compat import coordination_client, joined_processes, process_index
-from jaxcompress.distributed.process_errors import exit_at_once, first_line, is_connection_error
+from jaxcompress.distributed import process_errors as errors
 from jaxcompress.ops.argument_checks import is_number, shown
 
 _FOLDER = "jaxcompress/watchdog"
@@ -41,24 +41,24 @@ class Watchdog:
 
     - at once if another process reports that it has failed,
     - within seconds if a collective fails and a process is silent,
-    - after `step_timeout` seconds in which a process is silent, or in which no step begins.
+    - after `step_timeout` seconds in which a process is silent, or no `step` follows the last one.
 
-    All processes enter it at the same point, after `initialize_processes`. JAX runs steps after it
-    has returned from them, so a program waits for a result of an earlier step before it calls
-    `step`: otherwise it waits for many steps at once, somewhere else.
+    All processes enter it at the same point, after `initialize_processes`. JAX returns before a
+    step has ended. So wait for the result of an earlier step before each call of `step`: otherwise
+    the program waits elsewhere, for many steps at once.
 
     Processes that go on after a pause, such as SIGSTOP or a cut link, go on together. Process 0
     leaves last, since JAX aborts all others when it ends; it names no process when process 0 is
     killed. With one process, the watchdog does nothing.
 
     Args:
-      step_timeout: Seconds, above 0. Longer than all steps together that may be under way, and than
-        the longest pause that is to be survived; shorter than `heartbeat_timeout` of
+      step_timeout: Seconds, at least 5. Longer than all steps together that may be under way, and
+        than the longest pause that is to be survived; shorter than `heartbeat_timeout` of
         `initialize_processes`.
       advice: Gives what is printed after the reason, such as how to go on.
 
     Raises:
-      ValueError: if `step_timeout` is not a number above 0.
+      ValueError: if `step_timeout` is not a number of at least 5, or `advice` no function.
 
     Example:
       >>> with Watchdog(step_timeout=60) as watchdog:
@@ -69,11 +69,13 @@ class Watchdog:
     exit_code = 75  # EX_TEMPFAIL of sysexits.h: the same command may succeed later
 
     def __init__(self, step_timeout: float = 120.0, advice: Callable[[], str] = str):
-        if not is_number(step_timeout) or not step_timeout > 0:
+        if not is_number(step_timeout) or not step_timeout >= _SILENT_SECONDS:
             raise ValueError(
-                "step_timeout is the longest time without a new step, in seconds, above 0; got"
-                f" {shown(step_timeout)}."
+                "step_timeout is the longest time without a new step, in seconds, at least"
+                f" {_SILENT_SECONDS:g}; got {shown(step_timeout)}."
             )
+        if not callable(advice):
+            raise ValueError(f"advice is a function that returns a text; got {advice!r}.")
         self._timeout, self._advice = step_timeout, advice
         self._threads: list[threading.Thread] = []
 
@@ -106,15 +108,15 @@ class Watchdog:
     def __exit__(self, kind, error: BaseException | None, traceback) -> None:
         if not self._threads:
             return
-        if error is not None and is_connection_error(error) and (reason := self._lost()):
+        if error is not None and errors.is_connection_error(error) and (reason := self._lost()):
             self._leave(reason)
         self._leaving.set()
         if isinstance(error, SystemExit) and not error.code:
             error = None
-        self._end = _LEFT if error is None else f"failed: {first_line(error)}"
+        self._end = _LEFT if error is None else f"failed: {errors.first_line(error)}"
         self._tell()
         if error is not None:
-            atexit.register(exit_at_once, error)
+            atexit.register(errors.exit_at_once, error)
             if self._rank == 0:
                 self._wait_for_others()
         self._closed.set()
@@ -123,6 +125,7 @@ class Watchdog:
 
     def step(self, step: int) -> None:
         """Says that the main thread has reached this step; the next is due in `step_timeout`."""
+        step = operator.index(step)  # also of NumPy or JAX
         if self._threads:
             self._step, self._moved_at = step, time.monotonic()
 
@@ -185,10 +188,9 @@ class Watchdog:
         if self._rank != 0 and now - self._answered_at > seconds:
             waited = {0: now - self._answered_at}  # all others are heard through it
         silent = {rank: time for rank, time in sorted(waited.items()) if time > seconds}
-        if not silent:
-            return None
         names = ", ".join(f"process {rank}" for rank in silent)
-        return f"{names} has not been heard for {max(silent.values()):.0f} s"
+        longest = max(silent.values(), default=0)
+        return f"{names} has not been heard for {longest:.0f} s" if silent else None
 
     def _stuck(self, now: float) -> str | None:
         moved_at = self._moved_at  # `pause` in another thread sets it to None
@@ -220,14 +222,14 @@ class Watchdog:
 
     def _leave(self, reason: str) -> NoReturn:
         with self._ending:  # once, whichever thread comes first
-            line = f"error: {reason.rstrip('.')}. {self._advice()}".strip()
-            sys.stdout.flush()
-            print(line, file=sys.stderr, flush=True)
-            self._end = f"lost: {reason}"
-            self._tell()
-            if self._rank == 0:
-                self._wait_for_others()
-            os._exit(self.exit_code)
+            try:
+                errors.print_reason(reason, self._advice)
+                self._end = f"lost: {reason}"
+                self._tell()
+                if self._rank == 0:
+                    self._wait_for_others()
+            finally:  # whatever fails
+                os._exit(self.exit_code)
 
     def _tell(self) -> None:
         """Tells the others how this process ends, unless the service is gone."""

@@ -50,9 +50,10 @@ def error_feedback(
     Guarantees: nothing is lost, only delayed: ``mean + pmean(error') == pmean(x + decay * error)``.
     If `inner` contracts, ``|residual|^2 <= (1 - delta) |x|^2``, the memory stays bounded and SGD
     keeps the rate of uncompressed SGD. An unbiased `inner` with ``E|residual|^2 <= omega |x|^2``
-    contracts on average while omega is below 1. Above that, the squared norm of the memory grows by
-    up to omega per step. So ``qsgd(2)``, ``terngrad()`` and ``random_k(0.01, rescale=True)`` are
-    refused: use `control_variate`, or a form that contracts (`int2`, plain `random_k`).
+    contracts on average while omega is below 1. Above that, the squared norm of the memory may grow
+    by a factor of omega in every step. So ``qsgd(2)``, ``terngrad()`` and ``random_k(0.01,
+    rescale=True)`` are refused: use `control_variate`, or a form that contracts (`int2`, plain
+    `random_k`).
 
     The memory starts at zero. It is float32 even for bfloat16 updates, which then reach `inner` in
     float32 too. Where an entry of the residual is infinite or NaN, the memory keeps its old value:

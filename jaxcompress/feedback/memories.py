@@ -22,7 +22,7 @@ class ErrorMemory:
 class Rate(NamedTuple):
     """The learning rate in whose units the memory is stored."""
 
-    last: jax.Array  # float32 (): the last one above zero; 0 before the first step
+    last: jax.Array  # float32 (): the last rate above zero; 0 before the first step
     count: jax.Array  # int32 (): steps taken
 
 

@@ -102,9 +102,9 @@ def unit_columns(
 ) -> Float32[Array, "... m r"]:
     """Scales columns to length 1, and replaces those that are zero or not finite, drawn from `key`.
 
-    So it does with columns whose square sum is below the normal range or overflows.
-    Of each matrix only the first `rows` (... 1 1) count.
-    Without the replacement, one all-zero gradient would set a warm start to zero for good.
+    Columns whose sum of squares underflows or overflows are replaced too. Of each matrix only the
+    first `rows` (... 1 1) count. Without the replacement, one all-zero gradient would set a warm
+    start to zero for good.
     """
     length = jnp.linalg.norm(matrix, axis=-2, keepdims=True)
     alive = (length > jnp.sqrt(jnp.finfo(jnp.float32).tiny)) & jnp.isfinite(length)

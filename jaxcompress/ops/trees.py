@@ -40,6 +40,11 @@ def path_text(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
+def shapes_by_path(tree: Any) -> dict[str, tuple[int, ...]]:
+    """The shape of every array, by `path_text`."""
+    return {path_text(path): x.shape for path, x in jax.tree_util.tree_leaves_with_path(tree)}
+
+
 def mask(tree: Any, chosen: Any) -> Any:
     """`tree` with `MaskedNode` in place of the arrays for which `chosen` is False."""
     return jax.tree.map(lambda keep, x: x if keep else MaskedNode(), chosen, tree)

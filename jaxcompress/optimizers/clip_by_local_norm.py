@@ -6,7 +6,7 @@ import optax
 
 from jaxcompress._compat import axis_size
 from jaxcompress.base import AxisName
-from jaxcompress.ops.argument_checks import shown
+from jaxcompress.ops.argument_checks import is_number, shown
 from jaxcompress.ops.trees import widened
 
 
@@ -43,11 +43,7 @@ def clip_by_local_norm(
       Lin et al., `Deep Gradient Compression <https://arxiv.org/abs/1712.01887>`_, 2017, section 3.2
       and appendix C
     """
-    if (
-        isinstance(max_norm, bool)
-        or not isinstance(max_norm, int | float)
-        or not 0 < max_norm < float("inf")
-    ):
+    if not is_number(max_norm) or not 0 < max_norm < float("inf"):
         raise ValueError(
             "max_norm is the largest norm of the average, above 0 and finite; got"
             f" {shown(max_norm)}."

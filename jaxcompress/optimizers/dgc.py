@@ -8,7 +8,12 @@ import optax
 from jaxcompress.base import AxisName, Compressor, parseable
 from jaxcompress.compressors.sparsifiers.top_k import top_k
 from jaxcompress.feedback.momentum_correction import momentum_correction
-from jaxcompress.ops.argument_checks import check_integer, check_momentum, check_weight_decay
+from jaxcompress.ops.argument_checks import (
+    check_integer,
+    check_momentum,
+    check_weight_decay,
+    is_number,
+)
 from jaxcompress.optimizers.clip_by_local_norm import clip_by_local_norm
 from jaxcompress.routing.switch import switch
 from jaxcompress.schedules.warmup import warmup
@@ -81,6 +86,7 @@ def dgc(
     """
     warming = dgc_warmup(density, warmup_steps, warmup_epochs, steps_per_epoch)
     corrected = momentum_correction(warming, momentum, nesterov, masking)
+    check_weight_decay(weight_decay, decay_mask)
     links = [] if max_norm is None else [clip_by_local_norm(max_norm, axis_name)]
     links.append(
         compress(corrected, axis_name, min_compression_rate=min_compression_rate, seed=seed)
@@ -130,16 +136,8 @@ def dgc_warmup(
 
 
 def _steps_per_stage(steps: Any, epochs: Any, steps_per_epoch: Any) -> int:
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-        raise ValueError(
-            "warmup_steps is the number of steps at each stage, an integer of at least 0; got"
-            f" {steps!r}."
-        )
-    if (
-        isinstance(epochs, bool)
-        or not isinstance(epochs, int | float)
-        or not 0 <= epochs < float("inf")
-    ):
+    check_integer("warmup_steps", steps, 0, "the number of steps at each stage")
+    if not is_number(epochs) or not 0 <= epochs < float("inf"):
         raise ValueError(
             "warmup_epochs is the number of epochs at each stage, at least 0 and finite; got"
             f" {epochs!r}."

@@ -14,7 +14,13 @@ from optax import Updates
 from jaxcompress.collectives.finiteness import nan_unless
 from jaxcompress.feedback.memories import gives_a_number
 from jaxcompress.feedback.momentum_correction import MomentumCorrectionState
-from jaxcompress.ops.argument_checks import check_integer, check_weight_decay, is_number, shown
+from jaxcompress.ops.argument_checks import (
+    check_integer,
+    check_link,
+    check_weight_decay,
+    is_number,
+    shown,
+)
 from jaxcompress.transform import CompressState
 
 # Least ratio of |variance|_1 now and one window before, either way round: from 1-bit Adam's paper.
@@ -55,11 +61,7 @@ def momentum_steps(
         raise ValueError(
             f"eps is added to a square root that can be zero, so it is above 0; got {shown(eps)}."
         )
-    if not hasattr(average, "update"):
-        raise ValueError(
-            "the averaging link is compress(…), as in onebit_adam(1e-3,"
-            f" compress(error_feedback(sign()))); got {average!r}."
-        )
+    check_link("the averaging link", average, "compress(error_feedback(sign()))")
     longest = _longest(b1, b2)
 
     def init(params):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 from optax import Params, Updates
 
+from jaxcompress._compat import may_differ
 from jaxcompress.base import AxisName
 from jaxcompress.feedback.memories import is_memory
 from jaxcompress.feedback.momentum_correction import MomentumCorrectionState
@@ -45,6 +46,11 @@ def anchor_step(
     # keeps is not its own: in two phases an owner keeps what it dropped of the others' messages.
     heard = _of_memories(lambda x: _where(active, x, _zeros(x)), sending)
     mean, sent = average.update(drift, heard, anchor)
+    if any(may_differ(x, axis_name) for x in jax.tree.leaves(mean)):
+        raise ValueError(
+            f"the mean of average would differ between workers along {axis_name!r}: give compress"
+            " and the optimizer around it the same axis_name."
+        )
     sent = _of_memories(lambda new, old: _where(active, new, _both(new, old)), sent, sending)
     step, moved = outer.update(mean, outer_state, anchor)
     step, outer_state = jax.tree.map(

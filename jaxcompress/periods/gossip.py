@@ -25,12 +25,12 @@ from jaxcompress.periods.own_steps import (
 )
 from jaxcompress.periods.pair_rules import PairRule
 from jaxcompress.periods.period_checks import (
-    averages,
     check_call,
     check_dtypes,
     check_model_is_whole,
-    check_no_skipping,
     check_period,
+    check_real,
+    check_sends_alone,
 )
 
 
@@ -82,24 +82,24 @@ def gossip(
     XOR 1``, ``i XOR 2``, ``i XOR 4``, …; of any other number, everyone meets everyone once.
 
     The parameters of the training step do not change while training: the model is the mean of the
-    workers' parameters. ``mean_over_workers(opt_state.params)`` is it, for an evaluation. At the
-    end `make_flush` sets the parameters, and those of every worker, to it. A flush starts `rule`
-    and `outer` again; the states of `inner` stay with their workers. The gradient must be taken at
+    workers' parameters. To evaluate it, take ``mean_over_workers(opt_state.params)``. At the end
+    `make_flush` sets the parameters, and those of every worker, to it. A flush starts `rule` and
+    `outer` again; the states of `inner` stay with their workers. The gradient must be taken at
     `worker_params`, as `make_local_step` does. Weight decay, clipping and learning-rate schedules
     belong in `inner`.
 
     A step is skipped if a gradient or its square is not finite: it changes nothing but counters. A
     pair exchanges nothing if one of both has parameters that are not finite, or the weight 0:
     ``update(grads, state, params, weight=w)``. Positive weights count alike in exchanges; a flush
-    takes the weighted mean. It brings back a worker that is not finite, whose inner optimizer
-    begins again, as in `local_updates`. Whoever meets nobody, as one of an odd number of workers in
-    every exchange, acts as if it had met itself.
+    takes the weighted mean. A flush also brings back a worker that is not finite, whose inner
+    optimizer begins again, as in `local_updates`. A worker without a partner, such as one of an odd
+    number, acts as if it had met itself.
 
     How it travels: one permute in every exchange, as large as `rule` says and 4 bytes. It does not
     grow with the workers. A flush is one dense all-reduce.
 
-    Guarantees: an exchange keeps the mean of the workers' parameters, up to rounding. Without an
-    `outer` optimizer, ``sum_i |x_i - mean|^2`` does not grow in an exchange.
+    Guarantees, without an `outer` optimizer: an exchange keeps the mean of the workers' parameters,
+    up to rounding, and ``sum_i |x_i - mean|^2`` does not grow.
 
     Args:
       inner: The workers' own optimizer, without a `compress`.
@@ -114,9 +114,9 @@ def gossip(
 
     Raises:
       ValueError: if an argument is of another kind or `period` is below 1. In `init`, if `inner`
-        or `outer` averages by itself or has an `apply_if_all_finite`, or if a parameter has fewer
-        bits than float32. While tracing, if `rule`
-        was made for another number of workers, or the model is sharded over other axes.
+        or `outer` averages by itself or has an `apply_if_all_finite`, or if a parameter is complex
+        or has fewer bits than float32. While tracing, if `rule` was made for another number of
+        workers, or the model is sharded over other axes.
 
     Example:
       >>> from jaxcompress import power_gossip
@@ -132,11 +132,10 @@ def gossip(
 
     def init(params) -> Any:
         check_dtypes(params)
+        check_real(params)
         own = inner.init(params)
         outer_state, kept = started(params)
-        if averages(own) or averages(outer_state):
-            raise ValueError("gossip sends by its rule alone: inner and outer have no compress.")
-        check_no_skipping("gossip", (own, outer_state))
+        check_sends_alone("gossip", own, outer_state)
         return GossipState(
             count=jnp.zeros([], jnp.int32),
             since=jnp.zeros([], jnp.int32),
@@ -169,7 +168,7 @@ def gossip(
             )
         state = own_step(inner, updates, state, extra_args)
         state = state._replace(alone=state.alone + 1, bits=silent)
-        due = state.alone >= period_at(period, state.count)
+        due = state.alone >= period_at(period, state.count, axis_name)
         # In turn, one program for each kind of cycle.
         turn = state.exchanges // len(matchings(workers)) % rule.turns
 
@@ -222,7 +221,7 @@ def gossip(
         outer_state, kept = vary(started(own), axis_name)
         zero = jnp.zeros_like(state.since)
         bits = jnp.float32(tree_bits(params))
-        begun = restarted(inner, state, params)
+        begun = restarted(inner, state, own)
         new = state._replace(since=zero, alone=zero, params=PerWorker(own), inner=begun)
         new = new._replace(outer=outer_state, rule=kept)
         # If no worker takes part there is no mean, and each goes on with its own parameters.

@@ -26,7 +26,7 @@ from jaxcompress.distributed.placement import (
 from jaxcompress.distributed.specs import keep_placement, state_specs
 from jaxcompress.distributed.step import check_differentiable, local_value_and_grad
 from jaxcompress.distributed.virtual import AnyMesh, one_by_one, over_workers, sharding
-from jaxcompress.ops.argument_checks import check_integer, check_link
+from jaxcompress.ops.argument_checks import check_flag, check_integer, check_link
 from jaxcompress.ops.trees import mask, merge_masked, path_text, widened
 from jaxcompress.periods.own_steps import changed_if, local_state, weighted, worker_params
 from jaxcompress.periods.period_checks import check_rows, weights_of
@@ -73,6 +73,7 @@ def make_local_step(
         not from `rows_of_workers`, if the loss function returns another structure, shape or dtype
         for it, or if `weight` has another shape.
     """
+    check_flag("donate", donate)
     take_step = step_of_worker(loss_fn, optimizer, mesh, axis_name, micro_batches)
     workers = number_of_workers(mesh, axis_name)
 

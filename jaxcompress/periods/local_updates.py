@@ -70,8 +70,9 @@ def local_updates(
     ``update(grads, state, params, weight=w)`` takes a weight of at least 0 for each worker, such as
     its number of tokens: ``d = sum_w weight_w d_w / sum_w weight_w``. A worker of weight 0 sends a
     message of zeros and keeps its error memory; an estimate, as of `ef21`, follows a drift of
-    zeros. If all weights are 0, x stays. With ``flush=True`` it takes no inner step, and
-    synchronises if there were any since the last synchronisation: `make_flush` calls it.
+    zeros. If all weights are 0, x stays, and every worker continues from it. With ``flush=True`` it
+    takes no inner step, and synchronises if there were any since the last synchronisation:
+    `make_flush` calls it.
 
     How it travels: as `average` sends it, once in a period, and one all-reduce of 4 bytes for the
     weights.
@@ -127,7 +128,7 @@ def local_updates(
         check_call("local_updates", LocalUpdatesState, state, params, weight)
         if not flush:
             state = own_step(inner, updates, state, extra_args)
-        due = state.since > 0 if flush else state.since >= period_at(period, state.count)
+        due = state.since > 0 if flush else state.since >= period_at(period, state.count, axis_name)
 
         alone = optax.tree.zeros_like(params), state._replace(sending=silent(state.sending))
         return changed_if(due, lambda now: synchronise(now[1], params, weight), alone)
@@ -142,7 +143,7 @@ def local_updates(
         return step, state._replace(
             since=jnp.zeros_like(state.since),
             params=PerWorker(own),
-            inner=restarted(inner, state, params),
+            inner=restarted(inner, state, own),
             outer=outer_state,
             sending=sending,
         )

@@ -9,7 +9,7 @@ import optax
 from jax import lax
 from optax import Params, Updates
 
-from jaxcompress._compat import vary_like
+from jaxcompress._compat import may_differ, vary_like
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.finiteness import all_finite
 from jaxcompress.collectives.weights import share_of_weight
@@ -53,8 +53,8 @@ def restarted(
 ) -> PerWorker:
     """The state of the inner optimizer with which a worker goes on after a synchronisation.
 
-    It is that of `state`, unless this worker's parameters are not finite, or an entry of it is not
-    and was when it began. Then it begins again at `anchor`, and keeps only its counters.
+    It is that of `state`. It begins again at the anchor, and keeps only its counters, if this
+    worker's parameters are not finite, or if an entry that was finite at first is so no longer.
     """
     own, first = state.inner.value, inner.init(anchor)
     keeps = all_finite(state.params.value) & ~_lost(own, first)
@@ -95,11 +95,16 @@ def changed_if(due: jax.Array, change: Callable[[Any], Any], value: Any) -> Any:
     return lax.while_loop(lambda carry: carry[0], one_round, (due, value))[1]
 
 
-def period_at(period: Period, count: jax.Array) -> Any:
+def period_at(period: Period, count: jax.Array, axis_name: AxisName) -> Any:
     """The period in inner steps, at least 1, once `count` inner steps are taken."""
     if not callable(period):
         return period
     found = jnp.asarray(period(count))
+    if may_differ(found, axis_name):
+        raise ValueError(
+            "the period differs between workers, so they would wait for each other for ever. Make"
+            " it depend on the step count alone, or average what it reads."
+        )
     if found.shape or found.dtype.kind not in "iuf":
         raise ValueError(
             "the function given as period returns a number of steps; got"

@@ -9,6 +9,7 @@ from optax import Params
 from jaxcompress._compat import automatic_axes
 from jaxcompress.apply_if_all_finite import skipped_steps
 from jaxcompress.base import PerWorker
+from jaxcompress.distributed.shards import PerShard
 from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import path_text
 from jaxcompress.transform import CompressState
@@ -30,6 +31,16 @@ def check_dtypes(params: Params) -> None:
             )
 
 
+def check_real(params: Params) -> None:
+    """ValueError for complex parameters, whose bits do not travel in words."""
+    for path, x in jax.tree_util.tree_leaves_with_path(params):
+        if jnp.issubdtype(x.dtype, jnp.complexfloating):
+            raise ValueError(
+                f"the parameter {path_text(path)!r} is {x.dtype}, and gossip sends real numbers."
+                " Keep the real and the imaginary part as two arrays, or take local_updates."
+            )
+
+
 def check_links(name: str, inner: Any, outer: Any, average: Any) -> None:
     """ValueError unless exactly one of the states has a `compress`: that of `average`."""
     if averages(inner) or averages(outer):
@@ -37,9 +48,19 @@ def check_links(name: str, inner: Any, outer: Any, average: Any) -> None:
             f"{name} sends in average alone: inner is a worker's own optimizer, and outer that of"
             " the anchor. Take compress out of them."
         )
-    if not averages(average):
-        raise ValueError(f"average is a compress(…), such as compress(dense()), in {name}.")
     check_no_skipping(name, (inner, outer, average))
+    if not _is_average(average):
+        raise ValueError(
+            f"average is a compress(…) by itself, such as compress(dense()), in {name}. What"
+            " changes the average goes into outer, as optax.sgd(1.0) does."
+        )
+
+
+def check_sends_alone(name: str, inner: Any, outer: Any) -> None:
+    """ValueError if one of the states has a `compress` or an `apply_if_all_finite` in it."""
+    if averages(inner) or averages(outer):
+        raise ValueError(f"{name} sends by its rule alone: inner and outer have no compress.")
+    check_no_skipping(name, (inner, outer))
 
 
 def check_no_skipping(name: str, states: Any) -> None:
@@ -76,6 +97,8 @@ def weights_of(weight: Any, workers: int) -> jax.Array:
     Raises:
       ValueError: it is something else.
     """
+    if isinstance(weight, list | tuple):
+        weight = jnp.array(weight)
     if weight is None or jnp.shape(weight) not in ((), (workers,)):
         got = None if weight is None else f"the shape {jnp.shape(weight)}"
         raise ValueError(
@@ -101,6 +124,13 @@ def check_call(name: str, kind: type, state: Any, params: Any, weight: Any) -> N
             " a step of your own take them at worker_params(opt_state), and call"
             " update(grads, opt_state, params, weight=1.0)."
         )
+
+
+def _is_average(state: Any) -> bool:
+    """Whether it is the state of a `compress`, perhaps in `on_shards`, or of one per fragment."""
+    if type(state) is tuple:
+        return bool(state) and all(map(_is_average, state))
+    return is_link(state.value if isinstance(state, PerShard) else state)
 
 
 def averages(state: Any) -> bool:

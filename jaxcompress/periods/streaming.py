@@ -141,8 +141,7 @@ def streaming(
                 state.since > 0, lambda: flushed(state, params, weight), lambda: (still, state)
             )
         if fragment is not None:
-            step, state = averaged(state, params, weight, fragment)
-            return merge_masked(still, step, still), state
+            return averaged_alone(state, params, weight, fragment)
         return still, own_step(inner, updates, state, extra_args)
 
     def averaged(state, params, weight, fragment):
@@ -158,10 +157,17 @@ def streaming(
             axis_name,
         )
         return step, state._replace(
-            inner=restarted(inner, state, params),
             outer=_with(state.outer, fragment, outer_state),
             sending=_with(state.sending, fragment, sending),
         )
+
+    def averaged_alone(state, params, weight, fragment):
+        """The update of the anchor, of which one fragment moves, and the state after it."""
+        step, state = averaged(state, params, weight, fragment)
+        still = optax.tree.zeros_like(params)
+        step = merge_masked(still, step, still)
+        anchor = vary(optax.apply_updates(params, step), axis_name)
+        return step, state._replace(inner=restarted(inner, state, anchor))
 
     def flushed(state, params, weight):
         steps = []
@@ -170,7 +176,11 @@ def streaming(
             steps.append(step)
         step = merge_masked(params, *steps)
         own = vary(optax.apply_updates(params, step), axis_name)
-        return step, state._replace(since=jnp.zeros_like(state.since), params=PerWorker(own))
+        return step, state._replace(
+            since=jnp.zeros_like(state.since),
+            params=PerWorker(own),
+            inner=restarted(inner, state, own),
+        )
 
     return optax.GradientTransformationExtraArgs(init, update)
 

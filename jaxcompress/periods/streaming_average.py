@@ -18,6 +18,7 @@ from jaxcompress.distributed.placement import (
 )
 from jaxcompress.distributed.specs import keep_placement, state_specs
 from jaxcompress.distributed.virtual import AnyMesh, over_workers
+from jaxcompress.ops.argument_checks import check_flag, is_number
 from jaxcompress.periods.local_step import step_of_worker
 from jaxcompress.periods.period_checks import check_rows, weights_of
 from jaxcompress.periods.streaming import StreamingState, mixed
@@ -61,7 +62,8 @@ def make_streaming_average(
       ValueError: as `make_local_step`, if `mixing` is outside its range, and while tracing if
         `optimizer` is no `streaming` or has no such fragment, or if `batches` is no list.
     """
-    if not isinstance(mixing, int | float) or not 0 <= mixing < 1:
+    check_flag("donate", donate)
+    if not is_number(mixing) or not 0 <= mixing < 1:
         raise ValueError(
             "mixing is the share of its own parameters that a worker keeps, from 0 to below 1; got"
             f" {mixing!r}."

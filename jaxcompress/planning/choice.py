@@ -102,9 +102,9 @@ class Plan:
     def check(self, options: Sequence[Option] = (), steps: int = 20) -> list[tuple[Option, float]]:
         """Takes real steps, and returns the median milliseconds of each beside its option.
 
-        All processes call it together, before training, whose steps donate the parameters. The
-        steps take turns. It changes neither the parameters nor the state of the training; it holds
-        a state and two copies of the parameters of each.
+        All processes call it together. Call it before training, because training steps donate the
+        parameters. The steps take turns. It changes neither the parameters nor the state of the
+        training; it holds a state and two copies of the parameters of each.
 
         Args:
           options: Some of `options`; without any, `dense` and the choice.

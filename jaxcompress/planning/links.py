@@ -7,7 +7,7 @@ from jaxcompress.ops.argument_checks import is_number, shown
 from jaxcompress.planning.line import Curve, Line, rounds
 from jaxcompress.profiling.collective import Collective
 
-# An operation that was not measured, a broadcast, costs as much as this one: one round.
+# An operation that was not measured, such as a broadcast, takes the time of this one.
 OTHERWISE = "all-gather"
 
 

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from jaxcompress.base import Compressor
 from jaxcompress.distributed.agreed_numbers import agreed, agreed_milliseconds
-from jaxcompress.distributed.loss_function import with_extra
+from jaxcompress.distributed.loss_function import checked, with_extra
 from jaxcompress.ops.trees import energy
 from jaxcompress.planning.without_network import without_network
 from jaxcompress.transform import compress
@@ -59,7 +59,7 @@ def update_ms(
 
 def gradient(loss_fn: Callable) -> Callable:
     """``(params, extra, batch) -> gradient`` of one worker."""
-    loss_fn = with_extra(loss_fn)
+    loss_fn = checked(with_extra(loss_fn))
 
     def run(params, extra, batch):
         return jax.grad(lambda params: loss_fn(params, extra, batch)[0])(params)
@@ -80,7 +80,7 @@ def on_each(
     once, and the compiled program is kept.
     """
     shape = (len(devices), *(1,) * len(axes))
-    names = ("device", *axes)
+    names = ("device".ljust(max(map(len, axes)) + 1, "_"), *axes)  # longer than any other
     mesh = Mesh(np.array(devices).reshape(shape), names, axis_types=(AxisType.Auto,) * len(names))
     run = jax.jit(
         jax.shard_map(function, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False),

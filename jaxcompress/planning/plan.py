@@ -1,6 +1,6 @@
 """Plans a training step: measures its parts, and predicts it with each of several compressors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -17,9 +17,10 @@ from jaxcompress.compressors.quantisers.sign import sign
 from jaxcompress.compressors.sparsifiers.block_top_k import block_top_k
 from jaxcompress.distributed.agreed_numbers import agreed_milliseconds
 from jaxcompress.distributed.placement import init_state, map_per_worker, number_of_workers
-from jaxcompress.distributed.step import make_train_step
+from jaxcompress.distributed.step import check_differentiable, make_train_step
 from jaxcompress.distributed.virtual import AnyMesh
 from jaxcompress.feedback.error_feedback import error_feedback
+from jaxcompress.ops.argument_checks import check_link
 from jaxcompress.planning.choice import Option, Plan
 from jaxcompress.planning.links import Links
 from jaxcompress.planning.local_work import gradient, kept_energy, on_each, shape_of, update_ms
@@ -56,7 +57,7 @@ def plan(
     axis_name: AxisName = "data",
     links: Links | None = None,
     gradient_ms: float | None = None,
-    candidates: Sequence[Compressor] = CANDIDATES,
+    candidates: Iterable[Compressor] = CANDIDATES,
     overlap: float = 0.0,
     least_kept: float = 0.0,
     network_share: float = 0.1,
@@ -96,9 +97,11 @@ def plan(
         the device which will train.
       candidates: Compressors to choose from; `dense` is compared with them in any case.
       overlap: The share of the gradient's time behind which communication hides, from 0 to 1. XLA
-        on CPUs hides none. On GPUs the backward pass is about 2/3, if the step sends in buckets.
+        on CPUs hides none. On GPUs, if the step sends in buckets, it is at most the share of the
+        backward pass, about 2/3.
       least_kept: The least share of the gradient's energy that a first step must send, in every
-        kind of array, such as matrices or biases; candidates below it are shown and not chosen. It
+        kind of array, such as matrices or biases; candidates below it are shown and not chosen: by
+        default those whose error is larger than the gradient. It
         is measured on one worker alone: there `hierarchical` sends all, and `int_sum` has more
         levels than among many. The momentum that `ef21_sgdm` holds back counts as lost.
       network_share: The share of the time that averaging may take, for `Plan.period`.
@@ -109,11 +112,11 @@ def plan(
       A `Plan`; print it.
 
     Raises:
-      ValueError: if a number is out of its range, if the mesh has no devices and `links` is None,
-        if it has axes over which a model is sharded, if `links` are of other axes, if the batch is
-        not split over the workers, if its gradient is not finite, if `overlap` is given with
-        micro-batches, if a candidate needs the loss or the rate of the link, or if its update
-        communicates inside a loop.
+      ValueError: if a number is out of its range, if a parameter is an integer, if the mesh has no
+        devices and `links` is None, if it has axes over which a model is sharded, if `links` are of
+        other axes, if the batch is not split over the workers, if its gradient is not finite, if
+        `overlap` is given with micro-batches, if a candidate needs the loss or the rate of the
+        link, or if its update communicates inside a loop.
 
     References:
       Agarwal et al., `On the Utility of Gradient Compression in Distributed Training Systems
@@ -124,7 +127,9 @@ def plan(
     axes = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
     check_mesh(mesh, axes)
     check_numbers(gradient_ms, overlap, least_kept, network_share, micro_batches, repeats)
+    candidates = tuple(candidates)
     check_candidates(optimizer, candidates)
+    check_differentiable(params)
     check_batch(batch, mesh, axis_name)
     if links is None:
         links = measure(mesh, axis_name)
@@ -141,6 +146,7 @@ def plan(
     options = []
     for one in (dense(), *(x for x in candidates if not is_dense(x))):
         chain = optimizer(one)
+        check_link("what optimizer makes", chain, "optax.chain(compress(one), optax.adam(1e-3))")
         state = jax.eval_shape(chain.init, own_params)
         if needed := given_names(state):
             raise ValueError(

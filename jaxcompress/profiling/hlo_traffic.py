@@ -46,7 +46,7 @@ def traffic_of_hlo(
     Args:
       text: The text of ``jitted.lower(*args).compile().as_text()``.
       branch: Which branch of a conditional counts: a function of one `Traffic` per branch. By
-        default the largest. A loop whose body ends it counts as one, with no round or one.
+        default the largest. A loop that runs at most once counts as one.
       mesh: The mesh of the program, or its shape, such as ``{"data": 2, "fsdp": 8}``. It gives each
         collective its `axes`, for `Traffic.over`. Partitions are numbered by their row-major
         positions in the mesh, as JAX does for a step on one mesh.

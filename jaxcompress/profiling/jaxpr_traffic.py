@@ -41,7 +41,7 @@ def traffic_of_jaxpr(
       closed_jaxpr: The result of ``jitted.trace(*args).jaxpr`` or `jax.make_jaxpr`.
       axis_sizes: Workers along each axis that no `shard_map` inside the program defines.
       branch: Which branch of `cond` and `switch` counts: a function of one `Traffic` per branch. By
-        default the largest. A loop whose body ends it counts as one, with no round or one.
+        default the largest. A loop that runs at most once counts as one.
       rounds: How often a loop without a fixed length runs. Without it, such a loop must not hold
         collectives.
 

@@ -26,7 +26,7 @@ def traffic(
         count as on that many devices, build the step for ``VirtualMesh(workers).abstract``.
       *args: The arguments of the step; for arrays `jax.ShapeDtypeStruct` works too.
       branch: Which branch of `cond` and `switch` counts: a function of one `Traffic` per branch. By
-        default the largest. A loop whose body ends it counts as one, with no round or one.
+        default the largest. A loop that runs at most once counts as one.
       mesh: The mesh of the step, or its shape. With it, `Traffic.over` works on the compiled
         program too.
       rounds: How often a loop without a fixed length runs, if it holds collectives.

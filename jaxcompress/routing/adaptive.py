@@ -28,9 +28,10 @@ def adaptive(rule: Rule, *compressors: Compressor, dwell: int = 1) -> Compressor
     changes. The rule does not see a step whose measurements are not finite. Steps are those that
     average: with a period of 30, ``every=10`` is 300 training steps.
 
-    How it travels: as the chosen compressor, and one all-reduce of 4 bytes for each energy that the
-    rule needs; they are in its docstring. `bits` depends on the step and is float32. For
-    `min_compression_rate` of `compress`, the smallest message of all compressors counts.
+    How it travels: as the chosen compressor, and one all-reduce of 4 bytes for each energy of
+    updates or residuals that the rule reads; its docstring says which. `bits` depends on the step
+    and is float32. For `min_compression_rate` of `compress`, the smallest message of all
+    compressors counts.
 
     With buckets or in a `partition` each part has a level of its own. In a sharded model each
     device chooses for its shards, together with the devices of other workers that hold the same.

@@ -118,3 +118,16 @@ def test_rows_that_do_not_divide_are_refused():
 def test_parts_are_gathered_once():
     jaxpr, _ = one_step(4)
     assert str(jaxpr).count("all_gather") == str(one_step(1)[0]).count("all_gather")
+
+
+def test_a_number_of_python_in_extra_is_an_array():
+    def loss_fn(params, extra, batch):
+        return jnp.mean(params["w"] * batch), ({"factor": 0.5}, {})
+
+    optimizer, mesh = optax.chain(compress(top_k(0.5)), optax.sgd(0.1)), data_mesh(WORKERS)
+    params = {"w": jnp.ones(3)}
+    step = make_train_step(loss_fn, optimizer, mesh, micro_batches=2)
+    batch = shard_batch(np.ones((8, 3), np.float32), mesh)
+    state = init_state(optimizer, params, mesh)
+    extra = step(replicate(params, mesh), state, {"factor": 0.5}, batch)[2]
+    assert extra["factor"] == 0.5

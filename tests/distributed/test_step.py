@@ -256,6 +256,20 @@ def test_a_compressor_in_place_of_an_optimizer_is_refused():
         init_state(inner, {"w": jnp.zeros(3)}, mesh)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"mesh": None}, r"mesh is the mesh of the workers, from data_mesh\(\) .*; got None"),
+        ({"axis_name": "model"}, "the mesh has the axes .*, and no 'model'"),
+        ({"donate": 1}, "donate is True or False; got 1"),
+    ],
+)
+def test_arguments_are_refused_before_anything_is_traced(given, message):
+    arguments = {"mesh": data_mesh(2)} | given
+    with pytest.raises(ValueError, match=message):
+        make_train_step(loss_of, optax.sgd(0.1), **arguments)
+
+
 def test_an_integer_parameter_is_refused_by_name():
     step, (params, state, extra, batch) = start(loss_of, {})
     with pytest.raises(ValueError, match=r"params at 'steps' is int32.* in extra"):

@@ -1,9 +1,12 @@
 """A process that waits for another one which is lost ends with one line that names it."""
 
+import json
 import re
 import signal
 import time
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from helpers import slow
 from subprocesses import free_port, joined, run_together
@@ -80,7 +83,7 @@ def test_one_process_needs_no_watchdog():
 
 @pytest.mark.parametrize("step_timeout", [0, -1.0, float("nan"), "60", None, True])
 def test_step_timeout_is_a_time(step_timeout):
-    with pytest.raises(ValueError, match=r"in seconds, above 0; got"):
+    with pytest.raises(ValueError, match="in seconds, at least 5; got"):
         Watchdog(step_timeout)
 
 
@@ -148,3 +151,26 @@ def test_a_step_that_does_not_end_says_where_the_others_are(steps, where):
     assert f"has not ended for 11 s, and {where}" in watchdog._stuck(111.0)
     watchdog.pause()
     assert watchdog._stuck(1e6) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"step_timeout": 1}, "step_timeout is .* at least 5; got 1"),
+        ({"step_timeout": float("nan")}, "step_timeout is .* got nan"),
+        ({"advice": "resume it"}, "advice is a function that returns a text; got 'resume it'"),
+    ],
+)
+def test_what_it_cannot_work_with_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Watchdog(**arguments)
+
+
+def test_a_step_is_any_integer():
+    watchdog = Watchdog()
+    watchdog._threads = [None]
+    for step in (3, np.int64(3), jnp.int32(3)):
+        watchdog.step(step)
+        assert json.dumps(watchdog._step) == "3"
+    with pytest.raises(TypeError):
+        watchdog.step(1.5)

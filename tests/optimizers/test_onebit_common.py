@@ -284,7 +284,7 @@ def test_the_digits_are_learnt_as_by_the_dense_twin(name):
         ({"eps": 0}, "eps is added to a square root that can be zero, so it is above 0; got 0"),
         (
             {"average": error_feedback(sign())},
-            r"the averaging link is compress\(…\), .* got error_feedback\(sign\(\)\)",
+            r"the averaging link is an Optax .* got error_feedback\(sign\(\)\); write compress",
         ),
     ],
 )

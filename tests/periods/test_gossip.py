@@ -325,6 +325,8 @@ def test_what_is_no_gossip_is_refused():
             optimizer.init({"w": jnp.zeros(3)})
     with pytest.raises(ValueError, match=r"'w' is bfloat16.*Keep parameters in float32"):
         gossip(sgd, pair_mean()).init({"w": jnp.zeros(3, jnp.bfloat16)})
+    with pytest.raises(ValueError, match="'w' is complex64, and gossip sends real numbers"):
+        gossip(sgd, pair_mean()).init({"w": jnp.zeros(3, jnp.complex64)})
 
 
 def test_a_rule_for_another_number_of_workers_is_refused():

@@ -1,6 +1,8 @@
 """What local updates refuse, and how they say it."""
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 from local_training import WORKERS, Training, W, X, Y, average, loss_of
@@ -16,6 +18,7 @@ from jaxcompress import (
     rows_of_workers,
     shard_batch,
 )
+from jaxcompress.periods.period_checks import weights_of
 
 
 @pytest.mark.parametrize("period", [0, 1.5, True, "10"])
@@ -31,8 +34,10 @@ def test_a_compress_in_the_wrong_place_is_refused():
             ValueError, match=r"local_updates sends in average alone.*Take compress"
         ):
             local_updates(inner, outer, average(), 2).init(params)
-    with pytest.raises(ValueError, match=r"average is a compress\(…\), such as compress"):
-        local_updates(optax.sgd(0.1), optax.sgd(1.0), optax.identity(), 2).init(params)
+    # `inside` would move the anchor away from the workers.
+    for link in (optax.identity(), inside):
+        with pytest.raises(ValueError, match=r"average is a compress\(…\) by itself, such as"):
+            local_updates(optax.sgd(0.1), optax.sgd(1.0), link, 2).init(params)
     with pytest.raises(ValueError, match="average is an Optax transformation, such as compress"):
         local_updates(optax.sgd(0.1), optax.sgd(1.0), dense(), 2)
     with pytest.raises(ValueError, match=r"'w' is bfloat16.*Keep parameters in float32"):
@@ -54,6 +59,22 @@ def test_a_period_that_is_no_number_is_refused():
     optimizer = local_updates(optax.sgd(0.1), optax.sgd(1.0), average(), lambda _: jnp.ones(2))
     with pytest.raises(ValueError, match=r"returns a number of steps; got float32\[2\]"):
         Training(optimizer).run(1)
+
+
+def test_a_period_that_differs_between_workers_is_refused():
+    def period(count):
+        return jnp.where(jax.lax.axis_index("data") == 0, 3, 4)
+
+    optimizer = local_updates(optax.sgd(0.1), optax.sgd(1.0), average(), period)
+    with pytest.raises(ValueError, match="the period differs between workers"):
+        Training(optimizer, mesh=data_mesh(WORKERS)).run(1)
+
+
+def test_weights_may_be_a_list():
+    weights = [1.0, jnp.float32(0), 1, 2.0]
+    np.testing.assert_array_equal(weights_of(weights, 4), [1, 0, 1, 2])
+    with pytest.raises(ValueError, match=r"one for each of the 3 workers, .* the shape \(4,\)"):
+        weights_of(weights, 3)
 
 
 def test_a_step_that_takes_gradients_at_the_anchor_is_refused():

@@ -170,6 +170,18 @@ def test_a_chain_in_place_of_the_function_that_makes_it_is_refused():
     mesh = jc.data_mesh(4)
     with pytest.raises(ValueError, match="optimizer is a function that makes the chain"):
         jc.plan(loss_fn, optax.sgd(0.1), parameters(), ROWS, mesh, links=jc.ideal_links(1e9))
+    with pytest.raises(ValueError, match=r"Optax transformation, .* got dense\(\); write compress"):
+        jc.plan(loss_fn, lambda one: one, parameters(), ROWS, mesh, links=jc.ideal_links(1e9))
+
+
+def test_candidates_may_be_an_iterator():
+    plan = planned(candidates=iter([TOP]), gradient_ms=1.0)
+    assert [option.compressor for option in plan.options[1:]] == [TOP]
+
+
+def test_an_integer_parameter_is_refused_by_name():
+    with pytest.raises(ValueError, match="params at 'steps' is int32"):
+        planned(params=parameters() | {"steps": jnp.int32(0)})
 
 
 def test_links_of_other_axes_are_refused():

@@ -81,6 +81,19 @@ def test_state_is_restored_bit_for_bit_with_its_sharding(saved, state):
         np.testing.assert_array_equal(as_numpy(one), as_numpy(other))
 
 
+def test_the_state_of_another_version_is_an_error_in_one_line(saved, state):
+    other = {**state, "params": {"kernel": state["params"]["kernel"], "bias": jnp.zeros(3)}}
+    with pytest.raises(InputError, match=r"checkpoint of step 30 in .* has another state than"):
+        Checkpoints(saved, keep=3).restore(other)
+
+
+def test_the_progress_of_a_newer_version_is_refused(tmp_path, state):
+    checkpoints = Checkpoints(tmp_path, keep=3)
+    checkpoints.save(1, state, {"settings": {}, "progress": {"step": 1, "mood": "good"}})
+    with pytest.raises(InputError, match="not of this program, or of a newer version"):
+        find_progress(tmp_path, checkpoints, {"compressor": "dense()"})
+
+
 def test_only_the_latest_are_kept(saved, state):
     Checkpoints(saved, keep=2).save(40, state, {"step": 40})
     assert sorted(path.name for path in (saved / "checkpoints").iterdir()) == ["30", "40"]

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from train.config import Config
-from train.errors import DivergedError
-from train.progress import History, check_divergence
+from train.errors import DivergedError, InputError
+from train.progress import History, Progress, check_data, check_divergence
 
 
 def history(*rows):
@@ -27,3 +27,10 @@ def test_means_are_of_applied_steps_and_the_longest_gap_is_found():
     assert all(map(math.isnan, past.mean(1)))
     assert past.longest_skipped() == (2, 2)
     assert past.not_finite() is None
+
+
+def test_a_run_goes_on_with_its_own_data_only():
+    for progress in (Progress(), Progress(dataset="digits, 9 examples")):
+        check_data(progress, "digits, 9 examples")
+    with pytest.raises(InputError, match=r"began with other data: digits, 9 .* reads mnist, 8 "):
+        check_data(Progress(dataset="digits, 9 examples"), "mnist, 8 examples")

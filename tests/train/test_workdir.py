@@ -57,6 +57,12 @@ def test_killed_process_holds_no_lock(tmp_path):
         pass
 
 
+def test_a_lock_that_cannot_be_opened_is_reported(tmp_path):
+    (tmp_path / ".lock").mkdir()
+    with pytest.raises(InputError, match=r"lock of workdir .* cannot be used"), locked(tmp_path):
+        pass
+
+
 def test_without_locks_nothing_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("train.workdir.fcntl", None)
     with locked(tmp_path), locked(tmp_path):

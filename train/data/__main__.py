@@ -3,7 +3,8 @@
     python -m train.data list
     python -m train.data prepare mnist cifar10
 
-Exit codes: 0 if all of them can be read now; 2 with one line that says why not; 130 after Ctrl-C.
+Exit codes: 0; after `prepare`, only if all of them can be read now. 2 with one line that says why
+not; 130 after Ctrl-C.
 """
 
 import os

@@ -47,8 +47,8 @@ def power_sgd(
         mean = P^ Q^T          residual = M_w - P^ Q_w^T
 
     The residual is that of the worker's own projection, so an error memory stays bounded. Other
-    implementations store ``M_w - mean``, which performs a random walk with the disagreement of the
-    workers. The average is the same in both. Q starts as a random basis and is scaled to unit
+    implementations store ``M_w - mean``, which grows like a random walk where workers disagree. The
+    average is the same in both. Q starts as a random basis and is scaled to unit
     columns before reuse. Columns that became zero, by an all-zero gradient, restart from a shared
     key. Columns that an infinite or NaN gradient made not finite keep their previous value.
 
@@ -59,7 +59,8 @@ def power_sgd(
     1 and gain nothing, so `compress` sends them dense.
 
     How it travels: the factors of all arrays together, by `inner`: two all-reduces per iteration,
-    ``32 r (n + m)`` bits per array. Nothing grows with the workers.
+    and more for factors above 1 MiB, ``32 r (n + m)`` bits per array. Nothing grows with the
+    workers.
 
     Guarantees: the law of `Reduced`; ``|residual|^2 <= |x|^2`` with an exact `inner`. At full rank
     it is dense. On a constant gradient it converges to the best approximation of that rank. Biased:

@@ -37,7 +37,8 @@ def top_k(density: float, inner: Compressor = dense()) -> Compressor:
       A `Compressor` without state.
 
     Raises:
-      ValueError: if `density` is not in (0, 1], or `inner` has no codec.
+      ValueError: if `density` is not in (0, 1], or `inner` has no codec; while tracing, if an array
+        has 2^31 entries or more.
 
     Example:
       >>> top_k(0.01)

@@ -46,7 +46,7 @@ def test_every_setting_is_timed_at_every_rate_in_turns(monkeypatch):
     assert {row["step_ms"] for row in rows if "cleared" in row["settings"]} == {"20.00"}
     assert fastest(rows, TASK, "DDP, dense").set_to_none
     (line,) = table(rows)
-    assert line["1gbit: ms, and by default"] == "10.0 (20.0)"
+    assert line["ms at 1 Gbit/s, and by default"] == "10.0 (20.0)"
 
 
 def row(settings, rate, ms):
@@ -84,7 +84,7 @@ def test_a_method_that_fails_is_named_and_the_others_are_not_repeated(tmp_path, 
     about = dict.fromkeys(("machine", "device", "command"), "") | {"commit": "abc"}
     monkeypatch.setattr(ddp_settings, "environment", lambda: about)
     for left in ([*TRIED], ["DDP, fp16 hook"]):
-        assert measure_all(Options(task=("CNN",))) == [f"{TASK}, DDP, fp16 hook: worker 0 exited"]
+        assert measure_all([TASK], Options()) == [f"{TASK}, DDP, fp16 hook: worker 0 exited"]
         assert asked == left
         asked.clear()
 

@@ -1,12 +1,22 @@
 """The table has a line per method, and all settings are measured alike."""
 
+import contextlib
 from unittest.mock import MagicMock
 
 import pytest
 
+from benchmarks.common import results
 from benchmarks.hosts.host_processes import TUNED, Measured
 from benchmarks.process_settings import __main__ as process_settings
-from benchmarks.process_settings.__main__ import MEASURED, SETTINGS, Options, measure, table
+from benchmarks.process_settings.__main__ import (
+    MEASURED,
+    RESULTS,
+    SETTINGS,
+    Options,
+    measure,
+    measure_all,
+    table,
+)
 
 
 def test_settings_take_turns_and_a_row_is_of_one_step(monkeypatch):
@@ -26,6 +36,26 @@ def test_settings_take_turns_and_a_row_is_of_one_step(monkeypatch):
     assert {row["system_ms"] for row in rows} == {"5.00"}
     first, *_ = SETTINGS
     assert [place for place, name in enumerate(order) if name == first] == [0, 5, 7]
+
+
+def test_methods_that_fail_or_do_not_fit_the_task_leave_the_others(monkeypatch, tmp_path):
+    asked = []
+
+    def measure(options, method, hosts, python):
+        asked.append(method.label)
+        if method.name == "DDP, dense":
+            raise RuntimeError("worker 0 exited")
+        names = {"framework": method.framework, "method": method.label}
+        return [names | {"task": options.task, "settings": "none"}]
+
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    monkeypatch.setattr(process_settings, "network", contextlib.nullcontext)
+    monkeypatch.setattr(process_settings, "runnable", lambda methods, *_: methods)
+    monkeypatch.setattr(process_settings, "measure", measure)
+    options = Options(task="CNN on MNIST", only=("embeddings dense", "DDP, dense", "jax dense()"))
+    assert measure_all(options) == ["DDP, dense: worker 0 exited"]
+    assert asked == ["dense()", "DDP, dense", "dense(), once in 10 steps"]
+    assert [row["method"] for row in RESULTS.read()] == ["dense()", "dense(), once in 10 steps"]
 
 
 def test_the_last_settings_are_those_of_all_other_benchmarks():

@@ -51,11 +51,15 @@ def test_the_model_from_measured_files(folder, capsys):
     ]
     results.write_csv("scaling_local_cpu.csv", rows)
     assert scaling.main(Options(compute_ms=50)) == 0
+    assert "| workers |" in capsys.readouterr().out
+    assert not (folder / "scaling.csv").exists()
+    assert scaling.main(Options()) == 0
     made = results.read_csv("scaling.csv")
     assert len(made) == 2 * 2 * len(scaling.RATES)
     assert {row["times_dense"] for row in made if row["compressor"] == "dense()"} == {"1.0"}
+    # `dense()` gathers nothing: the median of 40 and 80 ms.
     assert float(made[0]["step_ms"]) == pytest.approx(
-        50 + 20 + float(made[0]["communication_ms"]), abs=0.02
+        100 + 60 + float(made[0]["communication_ms"]), abs=0.02
     )
     assert {path.name for path in folder.iterdir()} >= {
         "scaling.png",

@@ -36,15 +36,17 @@ def row(workers, ms):
 
 
 def test_reading_every_message_grows_with_the_workers():
-    assert fit_local([row(4, 12), row(8, 16), row(16, 24)]) == pytest.approx((8, 1))
+    rows = [row(4, 12), row(8, 16), row(16, 24)]
+    assert fit_local(rows, gathers=True) == pytest.approx((8, 1))
+    assert fit_local(rows, gathers=False) == (16, 0)
 
 
 def test_a_falling_line_becomes_a_constant():
-    assert fit_local([row(4, 12), row(8, 10), row(16, 8)]) == pytest.approx((10, 0))
+    assert fit_local([row(4, 12), row(8, 10), row(16, 8)], gathers=True) == pytest.approx((10, 0))
 
 
 def test_a_line_that_begins_below_zero_still_grows():
-    base, each = fit_local([row(4, 10), row(8, 21), row(16, 43)])
+    base, each = fit_local([row(4, 10), row(8, 21), row(16, 43)], gathers=True)
     assert base == 0
     assert 2.6 < each < 2.75
 
