@@ -171,7 +171,8 @@ def test_a_chain_in_place_of_the_function_that_makes_it_is_refused():
     with pytest.raises(ValueError, match="optimizer is a function that makes the chain"):
         jc.plan(loss_fn, optax.sgd(0.1), parameters(), ROWS, mesh, links=jc.ideal_links(1e9))
     with pytest.raises(ValueError, match=r"Optax transformation, .* got dense\(\); write compress"):
-        jc.plan(loss_fn, lambda one: one, parameters(), ROWS, mesh, links=jc.ideal_links(1e9))
+        batch = jc.shard_batch(ROWS, mesh)
+        jc.plan(loss_fn, lambda one: one, parameters(), batch, mesh, links=jc.ideal_links(1e9))
 
 
 def test_candidates_may_be_an_iterator():
