@@ -60,6 +60,7 @@ def accuracy_of(name: str, which: str, *arguments: str) -> float:
     return float(re.search(r"test accuracy (\S+)", line)[1])
 
 
+@pytest.mark.slow
 def test_a_folder_may_be_relative(tmp_path):
     folder = os.path.relpath(tmp_path, EXAMPLES / "plain")  # Orbax itself refuses relative ones
     assert accuracy_of("plain", "after", folder) > 0.87
@@ -87,6 +88,7 @@ def test_a_plain_program_learns_as_well_without(tmp_path):
     assert accuracy_of("plain", "before", str(tmp_path)) > 0.87
 
 
+@pytest.mark.slow
 def test_a_sharded_transformer_begins_to_learn(capsys):
     # Of 97 characters: 4.6 at the start.
     assert main_of("fsdp")(steps=12) < 3.8

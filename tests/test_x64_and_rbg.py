@@ -27,7 +27,6 @@ SETTINGS = {
 # slow tests.
 QUICK = [
     ("natural()", "rbg"),
-    ("sign(32)", "x64"),
     ("power_sgd(2, orthogonalize='cholesky')", "x64"),
     ("two_phase(qsgd(8, group=64))", "x64"),
     ("error_feedback(top_k(0.1), dtype='int8')", "x64"),

@@ -76,8 +76,6 @@ ONCE = [
     ("dense()", 4),
     ("top_k(0.1)", 2),
     ("block_top_k(0.1, block=64)", 1),
-    ("block_top_k(0.1, block=64)", 8),
-    ("qsgd(8)", 4),
     ("two_phase(qsgd(8, group=64))", 2),
     ("two_phase(qsgd(8, group=64))", 8),
     ("sign_majority()", 2),

@@ -5,7 +5,7 @@ from collections import Counter
 import jax
 import numpy as np
 import pytest
-from helpers import assert_same_bits, random_updates, run, runner
+from helpers import assert_same_bits, random_updates, run, runner, slow
 from jax.sharding import PartitionSpec as P
 from subprocesses import free_port, joined, lines_of, run_together
 
@@ -288,7 +288,7 @@ def test_what_is_subtracted_is_not_computed_again(exchange):
     assert compiled.count(" xor(") == 1
 
 
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("workers", [2, *slow(3)])
 def test_replicas_are_equal_between_processes(workers):
     port = free_port()
     programs = [joined(AVERAGES, place, workers, port) for place in range(workers)]

@@ -47,8 +47,10 @@ def test_freed_memory_is_kept_on_cpus(mebibytes):
     [
         "import jax; jax.config.update('jax_platforms', None)\n",
         "import os; os.environ['MALLOC_TRIM_THRESHOLD_'] = '131072'\n",
-        *slow("import os; os.environ['MALLOC_ARENA_MAX'] = '8'\n"),
-        "import os; os.environ['GLIBC_TUNABLES'] = 'glibc.malloc.mmap_threshold=131072'\n",
+        *slow(
+            "import os; os.environ['MALLOC_ARENA_MAX'] = '8'\n",
+            "import os; os.environ['GLIBC_TUNABLES'] = 'glibc.malloc.mmap_threshold=131072'\n",
+        ),
     ],
     ids=["any platform", "a variable", "another variable", "a tunable"],
 )

@@ -6,8 +6,9 @@ from fast_compilation import FAST_COMPILATION
 from benchmarks.faults.__main__ import SCENARIOS
 from benchmarks.hosts.namespaces import missing
 
-# Of each kind one; all others are slow tests. tests/distributed/test_watchdog.py kills processes.
-QUICK = ("flipped_bit", "removed_checkpoints", "other_JAX_ENABLE_X64")
+# All others are slow tests. tests/distributed/test_watchdog.py kills processes, and
+# tests/train/test_checkpoint.py damages and removes checkpoints.
+QUICK = ("flipped_bit", "other_JAX_ENABLE_X64")
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,8 @@ def test_arguments_out_of_range_are_refused(arguments, message):
         measure(**{"mesh": data_mesh(2)} | arguments)
 
 
+# tests/planning/test_plan.py has two processes that measure and plan.
+@pytest.mark.slow
 def test_two_processes_get_the_same_links():
     body = "print(jaxcompress.measure(jaxcompress.data_mesh(), repeats=2).lines)"
     port = free_port()
