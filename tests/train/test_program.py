@@ -34,6 +34,12 @@ def test_run_on_one_device_equals_that_on_many():
         assert summary[name] == expected[name]
 
 
+def test_dense_bytes_that_are_counted_as_traced_are_those_of_the_compiled_step():
+    compressed = dataclasses.replace(ON_DEVICES, epochs=0.1)
+    dense = train(dataclasses.replace(compressed, compressor="dense()"))
+    assert dense["bytes_per_step"] == train(compressed)["dense_bytes_per_step"] > 0
+
+
 @pytest.mark.parametrize(
     ("changes", "reported"),
     [
