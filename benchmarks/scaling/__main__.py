@@ -144,35 +144,13 @@ def _model(options: Options, about: dict[str, str]) -> int:
     """Fits the model, prints its errors, and predicts the steps; the exit code."""
     local_file = _local_file(options.local)
     measured, computing = COLLECTIVES.read(), local_file.read()
-    if not measured or not computing:
-        lacks = [
-            name
-            for name, rows in ((COLLECTIVES.name, measured), (local_file.name, computing))
-            if not rows
-        ]
-        how = "--measure writes the collectives, --measure-local the local computation"
-        print(f"benchmarks/results has no {' and no '.join(lacks)}: {how}.", file=sys.stderr)
+    if lacks := _lacking(measured, computing, local_file.name):
+        print(lacks, file=sys.stderr)
         return 2
     points = [point(row) for row in measured]
     fitted, held_out = (
         [one for one in points if is_fitted(one) is wanted] for wanted in (True, False)
     )
-    if lacks := {one.one.operation for one in points}.difference(
-        one.one.operation for one in fitted
-    ):
-        print(
-            f"{COLLECTIVES.name} has no {' and no '.join(sorted(lacks))} on 2 or 4 hosts, to which"
-            " the model is fitted: --measure --workers 2 4 writes them.",
-            file=sys.stderr,
-        )
-        return 2
-    if lacks := set(AT_SCALE).difference(row["compressor"] for row in computing):
-        print(
-            f"{local_file.name} has no {' and no '.join(sorted(lacks))}: --measure-local writes"
-            " them.",
-            file=sys.stderr,
-        )
-        return 2
     lines = fit_operations(fitted)
     sent = {(text, count): _sent(text, count) for text in AT_SCALE for count in WORKERS}
     local = {
@@ -207,6 +185,25 @@ def _model(options: Options, about: dict[str, str]) -> int:
     print(plot_steps(rows, paths[FILE].with_suffix(".png")))
     print(plot_map(rows, paths[FILE].with_name("scaling_map.png")))
     return 0
+
+
+def _lacking(measured: list[Row], computing: list[Row], local_name: str) -> str:
+    """What the files lack for the model, and how to measure it; empty if nothing."""
+    files = ((COLLECTIVES.name, measured), (local_name, computing))
+    if lacks := [name for name, rows in files if not rows]:
+        how = "--measure writes the collectives, --measure-local the local computation"
+        return f"benchmarks/results has no {' and no '.join(lacks)}: {how}."
+    points = [point(row) for row in measured]
+    fitted = {one.one.operation for one in points if is_fitted(one)}
+    if lacks := {one.one.operation for one in points} - fitted:
+        return (
+            f"{COLLECTIVES.name} has no {' and no '.join(sorted(lacks))} on 2 or 4 hosts, to which"
+            " the model is fitted: --measure --workers 2 4 writes them."
+        )
+    if lacks := set(AT_SCALE).difference(row["compressor"] for row in computing):
+        how = "--measure-local writes them"
+        return f"{local_name} has no {' and no '.join(sorted(lacks))}: {how}."
+    return ""
 
 
 def _commits(rows: list[Row]) -> str:

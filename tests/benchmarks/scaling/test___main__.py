@@ -33,6 +33,13 @@ def test_without_measurements_it_says_what_to_measure(folder, capsys):
     assert "--measure-local" in capsys.readouterr().err
 
 
+def test_collectives_of_eight_hosts_alone_are_not_enough(folder, capsys):
+    results.write_csv("scaling_collectives.csv", [measured("all-reduce", 8, 100, 4096)])
+    results.write_csv("scaling_local_cpu.csv", [{"compressor": "dense()", "workers": 4}])
+    assert scaling.main(Options()) == 2
+    assert "no all-reduce on 2 or 4 hosts" in capsys.readouterr().err
+
+
 def test_the_model_from_measured_files(folder, capsys):
     points = itertools.product(
         ("all-reduce", "all-gather"), (2, 4, 8), (100, 1000), (4096, 2**20, 2**22)
