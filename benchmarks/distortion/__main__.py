@@ -109,11 +109,19 @@ COMPRESSORS = [
     ),
 ]
 PAGE = REPOSITORY / "docs" / "choosing.md"
+# The rows of choosing.md: all that its sentences name.
 SHOWN = [
-    *("top_k(0.01)", "global_top_k(0.01)", "top_k(0.1)"),
-    *("block_top_k(0.1, inner=qsgd(4))", "block_top_k(0.1, inner=int4())"),
-    *("power_sgd(1)", "power_sgd(4)", "power_sgd(4, inner=int4())"),
-    *("sign()", "rotated(sign())", "eden(1)", "eden(2)", "eden(4)", "rotated(qsgd(4))", "int4()"),
+    *("top_k(0.01)", "block_top_k(0.01)", "block_top_k(0.01, inner=qsgd(6))"),
+    *("global_top_k(0.01)", "block_max(128, inner=qsgd(8))", "block_max(128)"),
+    *("top_k(0.1)", "global_top_k(0.1)", "top_k(0.1, inner=sign())", "random_k(0.1)"),
+    *("random_k(0.1, rescale=True)", "block_top_k(0.1, inner=qsgd(4))"),
+    *("block_top_k(0.1, inner=int4())", "top_k(0.01, inner=qsgd(4))"),
+    *(TILES, f"dct({TILES})", f"rotated({TILES}, block=4096)"),
+    *("power_sgd(1)", "power_sgd(2)", "power_sgd(4)", "svd(4)", "batched_power_sgd(4)"),
+    *("power_sgd(4, inner=int8())", "power_sgd(4, inner=int4())", "power_sgd(4, inner=eden(4))"),
+    *("sign()", "rotated(sign())", "terngrad()", "terngrad(clip=None)", "int2()", "qsgd(2)"),
+    *("qsgd(4)", "qsgd(4, norm='l2')", "rotated(qsgd(4))", "int4()"),
+    *("eden(1)", "eden(2)", "eden(4)"),
 ]
 
 

@@ -25,6 +25,7 @@ PEERS = {
     "error_feedback(top_k(0.01))": TOP_K,
     "error_feedback(block_top_k(0.01, inner=qsgd(6)))": TOP_K,
     "error_feedback(block_max(inner=qsgd(8)))": TOP_K,
+    "error_feedback(block_max(inner=cast('bfloat16')))": TOP_K,
 }
 
 

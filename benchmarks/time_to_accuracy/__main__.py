@@ -56,9 +56,10 @@ import tyro
 
 from benchmarks.common.environment import environment
 from benchmarks.common.filters import check_filters, matches
-from benchmarks.common.pages import REPOSITORY, write_between, write_readme
+from benchmarks.common.pages import REPOSITORY, markdown, write_between, write_readme
 from benchmarks.common.torch_python import runnable
 from benchmarks.hosts.namespaces import bits_per_second, missing, network
+from benchmarks.time_to_accuracy.beside_torch import fastest, steps
 from benchmarks.time_to_accuracy.measure import check_same_losses, run
 from benchmarks.time_to_accuracy.methods import METHODS, Method, chosen, fits
 from benchmarks.time_to_accuracy.plot import plot
@@ -117,6 +118,9 @@ def main(options: Options) -> int:
         for task, text in sections(rows).items():
             print(f"{task}\n\n{text}\n")
             write_between(PAGE, f"time_to_accuracy {task}", text)
+        for name, lines in (("fastest", fastest(rows)), ("steps", steps(rows))):
+            if lines:
+                write_between(PAGE, f"time_to_accuracy {name}", markdown(lines))
         plot(rows, RESULTS.picture)
         if sentences := headline(rows):
             write_readme("time_to_accuracy", sentences)
