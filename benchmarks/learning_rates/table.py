@@ -68,6 +68,7 @@ best mean (the one-standard-error rule of Breiman et al., "Classification and Re
 {where}
 
 Three seeds cannot separate the LSTM's rates of 1, 2 and 4; the rule chooses one. Before the rates
-of its 16 examples per step were chosen, one compressed run with a rate of 2 had been seen. The
-dense runs in other tables are those of the bold rates, except CIFAR-10's, which were repeated.
+of its 16 examples per step were chosen, one compressed run with a rate of 2 had been seen. Where
+the scores are of the test set, other tables have the same dense runs of the bold rates, except
+CIFAR-10's, which were repeated.
 """
