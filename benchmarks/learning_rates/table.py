@@ -39,7 +39,7 @@ def scored_on(rows: list[dict[str, str]]) -> str:
     return (
         f"The scores of {', '.join(name for name in TUNINGS if name in of_test)} are of the test"
         " set: when these runs were made, there was no validation split. The command now scores on"
-        " it."
+        " validation examples."
     )
 
 
@@ -67,8 +67,9 @@ best mean (the one-standard-error rule of Breiman et al., "Classification and Re
 
 {where}
 
-Three seeds cannot separate the LSTM's rates of 1, 2 and 4; the rule chooses one. Before the rates
-of its 16 examples per step were chosen, one compressed run with a rate of 2 had been seen. Where
+Each number is the mean over the seeds ± their standard deviation. Three seeds cannot separate the
+LSTM's rates of 1, 2 and 4; the rule chooses one. Before the LSTM's rates for batches of 16 examples
+were tried, one compressed run with a rate of 2 had been seen. Where
 the scores are of the test set, other tables have the same dense runs of the bold rates, except
 CIFAR-10's, which were repeated.
 """

@@ -129,7 +129,8 @@ def peers(rows: Sequence[Row], with_huge_pages: Sequence[Row]) -> list[Row]:
                 for rate in rates
             }
             if any(ratios.values()):
-                names = {"jaxcompress": f"`{ours}`", "PyTorch": theirs[0], "hosts": workers}
+                peer = theirs[0] + (", in its faster form" if len(theirs) > 1 else "")
+                names = {"jaxcompress": f"`{ours}`", "PyTorch": peer, "hosts": workers}
                 lines.append(names | {readable(rate): ratio for rate, ratio in ratios.items()})
     return lines
 

@@ -1,14 +1,15 @@
 """Two tables beside PyTorch: the fastest methods of both, and the steps of counterparts."""
 
+import itertools
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from benchmarks.common.results import Row, grouped
 from benchmarks.hosts.namespaces import readable
 from benchmarks.time_to_accuracy.methods import DENSE
 from benchmarks.time_to_accuracy.table import METHOD, shown
 
-# Methods of JAX and of PyTorch that send about the same, as they are named in the file.
+# Methods of JAX and of PyTorch that average in the same way, as they are named in the file.
 COUNTERPARTS = (
     ("dense()", "DDP, dense"),
     ("error_feedback(cast('bfloat16'))", "DDP, fp16 hook"),
@@ -24,9 +25,10 @@ Name = tuple[str, ...]  # framework and method
 
 def fastest(rows: Sequence[Row]) -> list[Row]:
     """A line per task, network and commit: the fastest methods of both, other than dense in every
-    step. Where the fastest has a period, a second line has the fastest that average in every step.
+    step. Where one has a period, a second line has the fastest that average in every step.
 
-    The quotients are medians over the seeds of both, with their range.
+    The fastest is the one with the least median over its own seeds. The quotients are medians over
+    the seeds of both, with their range; methods without a seed in common are not compared.
     """
     lines = []
     for (task, workers, rate, _), group in grouped(
@@ -42,6 +44,8 @@ def fastest(rows: Sequence[Row]) -> list[Row]:
         found = [pair for each in (compressed, every_step) if (pair := _fastest_pair(each))]
         for ours, theirs in dict.fromkeys(found):
             mine, other = methods[ours], methods[theirs]
+            if not mine.keys() & other.keys():
+                continue
             lines.append(
                 {
                     "task": task,
@@ -61,32 +65,28 @@ def fastest(rows: Sequence[Row]) -> list[Row]:
 def steps(rows: Sequence[Row]) -> list[Row]:
     """A line per pair of counterparts and link: JAX's time of a step divided by PyTorch's.
 
-    There is a column for each task with two hosts; the quotients are as in `fastest`.
+    There is a column for each task with two hosts. The quotients are as in `fastest`, of the first
+    commit that has both.
     """
     of_two = [row for row in rows if str(row["workers"]) == "2"]
-    tasks = list(dict.fromkeys(row["task"] for row in of_two))
+    tasks, rates, commits = (
+        list(dict.fromkeys(row[column] for row in of_two)) for column in ("task", "rate", "commit")
+    )
+    runs = {
+        name: _by_seed(group)
+        for name, group in grouped(of_two, ("task", "rate", "commit", *METHOD)).items()
+    }
     lines = []
-    for ours, theirs in COUNTERPARTS:
-        for rate in dict.fromkeys(row["rate"] for row in of_two):
+    for (ours, theirs), rate in itertools.product(COUNTERPARTS, rates):
+        cells = dict.fromkeys(tasks, "")
+        for task, commit in itertools.product(tasks, commits):
+            mine = runs.get((task, rate, commit, "jax", ours), {})
+            other = runs.get((task, rate, commit, "torch", theirs), {})
+            cells[task] = cells[task] or _quotients(mine, other, _of_a_step)
+        if any(cells.values()):
             line = {"jaxcompress": shown("jax", ours), "PyTorch": theirs, "link": readable(rate)}
-            cells = {
-                task: next(_of_one_commit(of_two, task, rate, ours, theirs), "") for task in tasks
-            }
-            if any(cells.values()):
-                lines.append(line | cells)
+            lines.append(line | cells)
     return lines
-
-
-def _of_one_commit(
-    rows: Sequence[Row], task: str, rate: str, ours: str, theirs: str
-) -> Iterator[str]:
-    """The quotients of each commit that has runs of both."""
-    groups = grouped(rows, ("task", "rate", "commit", *METHOD))
-    for commit in dict.fromkeys(row["commit"] for row in rows):
-        mine = _by_seed(groups.get((task, rate, commit, "jax", ours), []))
-        other = _by_seed(groups.get((task, rate, commit, "torch", theirs), []))
-        if quotients := _quotients(mine, other, _of_a_step):
-            yield quotients
 
 
 def _fastest_pair(methods: dict[Name, Runs]) -> tuple[Name, Name] | None:

@@ -23,6 +23,7 @@ def test_quotients_are_medians_over_the_seeds_of_both():
     found = fastest(
         [
             *rows("dense()", "1", "1", "1"),  # dense in every step is not compared
+            *rows("DDP, dense", "1", "1", "1"),
             *rows("error_feedback(power_sgd(4))", "10", "20", "30"),
             *rows("error_feedback(int4())", "50", "50", "50"),
             *rows("DDP, fp16 hook", "40", "60", compile_seconds="0"),
@@ -77,9 +78,16 @@ def test_commits_are_not_compared():
     assert steps([row for group in dense for row in group]) == []
 
 
+def test_methods_without_a_seed_in_common_are_not_compared():
+    theirs = [row | {"seed": 7} for row in rows("DDP, fp16 hook", "30")]
+    assert fastest([*rows("error_feedback(power_sgd(4))", "20"), *theirs]) == []
+
+
 def test_steps_are_divided_by_those_of_the_counterpart():
+    of_four = [row | {"workers": 4} for row in rows("DDP, dense", "9", step="0.1")]
     found = steps(
         [
+            *of_four,
             *rows("dense()", "9", "9", step="0.3"),
             *rows("DDP, dense", "9", "9", step="0.2"),
             *rows("error_feedback(power_sgd(4))", "9", step="0.1"),
