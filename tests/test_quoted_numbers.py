@@ -39,17 +39,19 @@ def measured() -> str:
     return "\n".join(path.read_text() for path in MEASURED)
 
 
-def rounds_to(number: str, quoted: str) -> bool:
-    """Whether a number of a table, of more digits, is the quoted one."""
-    digits = len(quoted.partition(".")[2])
-    return abs(float(number) - float(quoted)) <= 0.5 * 10**-digits + 1e-9
+def has(numbers: Sequence[float], number: str) -> bool:
+    """Whether one of the ordered numbers rounds to the quoted one."""
+    half = 0.5 * 10 ** -len(number.partition(".")[2]) + 1e-9
+    value = float(number.replace(",", ""))
+    first = bisect.bisect_left(numbers, value - half)
+    return first < len(numbers) and numbers[first] <= value + half
 
 
 def unknown(text: str, table: str) -> Iterator[str]:
     """The quoted means with a deviation that are in no table."""
     known = PAIR.findall(table)
     for mean, deviation in PAIR.findall(text):
-        if not any(rounds_to(a, mean) and rounds_to(b, deviation) for a, b in known):
+        if not any(has([float(a)], mean) and has([float(b)], deviation) for a, b in known):
             yield f"{mean} ± {deviation}"
 
 
@@ -61,7 +63,7 @@ def unknown_results(expected: str, table: str) -> Iterator[str]:
         (r"1/(\d+(?:\.\d+)?) of the dense", r"\| (\d+\.\d) \|"),
     ):
         for quoted in re.findall(pattern, expected):
-            if not any(rounds_to(number, quoted) for number in re.findall(cells, table)):
+            if not has(sorted(map(float, re.findall(cells, table))), quoted):
                 yield quoted
 
 
@@ -150,14 +152,6 @@ def in_results(name: str) -> list[float]:
     with (REPOSITORY / "benchmarks" / "results" / name).open(newline="") as file:
         cells = {cell for row in csv.reader(file) for cell in row}
     return sorted(float(cell) for cell in cells if re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", cell))
-
-
-def has(numbers: Sequence[float], number: str) -> bool:
-    """Whether one of the ordered numbers rounds to the quoted one."""
-    half = 0.5 * 10 ** -len(number.partition(".")[2]) + 1e-9
-    value = float(number.replace(",", ""))
-    first = bisect.bisect_left(numbers, value - half)
-    return first < len(numbers) and numbers[first] <= value + half
 
 
 def not_found(path: Path) -> Iterator[str]:

@@ -27,6 +27,14 @@ def spread(values: Sequence[float], digits: int) -> str:
     return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
 
 
+def median_and_range(values: Sequence[float]) -> str:
+    """1.02 (0.98–1.10); 1.02 if there is one value, and nothing if there is none."""
+    if not values:
+        return ""
+    middle = f"{statistics.median(values):.2f}"
+    return middle if len(values) == 1 else f"{middle} ({min(values):.2f}–{max(values):.2f})"
+
+
 def paired_difference(mine: Mapping[str, float], others: Mapping[str, float], digits: int) -> str:
     """The mean of `mine` - `others` over the seeds that both have; ± its standard error.
 

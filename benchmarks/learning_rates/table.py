@@ -69,6 +69,6 @@ best mean (the one-standard-error rule of Breiman et al., "Classification and Re
 
 Each number is the mean over the seeds ± their standard deviation. Three seeds cannot separate the
 LSTM's rates of 1, 2 and 4; the rule chooses one. Before the LSTM's rates for batches of 16 examples
-were tried, one compressed run with a rate of 2 had been seen. Where
-the scores are of the test set, other tables have the same dense runs of the bold rates.
+were tried, one compressed run with a rate of 2 had been seen. Where the scores are of the test set,
+other tables have the same dense runs of the bold rates.
 """

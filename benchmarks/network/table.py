@@ -1,8 +1,8 @@
 """The tables of the network benchmark."""
 
-import statistics
 from collections.abc import Iterable, Sequence
 
+from benchmarks.common.pages import median_and_range
 from benchmarks.common.results import Row
 from benchmarks.hosts.namespaces import bits_per_second, readable
 from benchmarks.network.rows import name_of
@@ -122,7 +122,7 @@ def peers(rows: Sequence[Row], with_huge_pages: Sequence[Row]) -> list[Row]:
         for workers in sorted({workers for workers, _ in networks}):
             ratios = {
                 rate: " / ".join(
-                    _spread(found)
+                    median_and_range(found)
                     for some in steps
                     if (found := _ratios(some, ours, theirs, (str(workers), rate)))
                 )
@@ -146,12 +146,6 @@ def _ratios(
             if peers_steps := [steps[name] for name in names if name in steps]:
                 ratios.append(step / min(peers_steps))
     return ratios
-
-
-def _spread(ratios: Sequence[float]) -> str:
-    """1.02 (0.98–1.10), or 1.02 if there is one."""
-    middle = f"{statistics.median(ratios):.2f}"
-    return middle if len(ratios) == 1 else f"{middle} ({min(ratios):.2f}–{max(ratios):.2f})"
 
 
 def _method(each: Row) -> str:

@@ -4,6 +4,7 @@ import itertools
 import statistics
 from collections.abc import Callable, Sequence
 
+from benchmarks.common.pages import median_and_range
 from benchmarks.common.results import Row, grouped
 from benchmarks.hosts.namespaces import readable
 from benchmarks.time_to_accuracy.methods import DENSE
@@ -118,8 +119,6 @@ def _of_a_step(row: Row) -> float:
 
 def _quotients(above: Runs, below: Runs, value: Callable[[Row], float]) -> str:
     """The median over the seeds of both, with the range; empty if they share none."""
-    found = [value(row) / value(below[seed]) for seed, row in above.items() if seed in below]
-    if not found:
-        return ""
-    low, middle, high = min(found), statistics.median(found), max(found)
-    return f"{middle:.2f}" + (f" ({low:.2f}–{high:.2f})" if len(found) > 1 else "")
+    return median_and_range(
+        [value(row) / value(below[seed]) for seed, row in above.items() if seed in below]
+    )
