@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import sys
 from typing import Any
 
 import jax
@@ -20,7 +19,7 @@ SIZES = [2**power for power in range(20, 12, -1)]
 
 def keep_freed_memory() -> None:
     """Makes glibc keep freed memory for the next arrays (`initialize_processes`)."""
-    if jax.config.values["jax_platforms"] != "cpu" or sys.platform != "linux" or _chosen():
+    if _chosen():
         return
     libc = ctypes.CDLL(None)
     # Other C libraries have no mallopt.

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 import threading
 
 import jax
@@ -55,12 +56,13 @@ def initialize_processes(
     given = (coordinator, num_processes, process_id)
     if any(one is not None for one in given):
         _check_processes(coordinator, num_processes, process_id)
-        if num_processes == 1:
-            return joined_processes()
-        if process_id == 0:
-            _check_port(str(coordinator))
-    no_interruptions()
-    keep_freed_memory()
+    if jax.config.values["jax_platforms"] == "cpu" and sys.platform == "linux":
+        no_interruptions()
+        keep_freed_memory()
+    if num_processes == 1:
+        return joined_processes()
+    if process_id == 0:
+        _check_port(str(coordinator))
     try:
         _join(given, join_timeout, heartbeat_timeout)
     except ValueError as error:

@@ -2,15 +2,11 @@
 
 import contextlib
 import os
-import sys
-
-import jax
 
 
 def no_interruptions() -> None:
     """Sets ``SCHED_BATCH`` for this thread and those that it starts (`initialize_processes`)."""
-    if jax.config.values["jax_platforms"] == "cpu" and sys.platform == "linux":
-        # A container may forbid it, which costs time and nothing else.
-        with contextlib.suppress(OSError):
-            if os.sched_getscheduler(0) == os.SCHED_OTHER:
-                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    # A container may forbid it, which costs time and nothing else.
+    with contextlib.suppress(OSError):
+        if os.sched_getscheduler(0) == os.SCHED_OTHER:
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
