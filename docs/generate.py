@@ -188,6 +188,7 @@ EXAMPLES = {
     "plain": "Plain functions, `jax.jit` and Orbax",
     "nnx": "Flax NNX, with BatchNorm and Dropout",
     "linen": "Flax Linen, with BatchNorm and Dropout",
+    "hosts": "Several hosts, each with rows of its own",
     "own_step": "A step of one's own by `jax.shard_map`, with its bytes and what is unsent",
     "fsdp": "A transformer sharded over the devices of a node",
 }
@@ -335,8 +336,8 @@ def examples_page() -> str:
         " `JAX_NUM_CPU_DEVICES=8 PJRT_NPROC=32 python examples/nnx/after.py` runs it on eight"
         " virtual devices. `PJRT_NPROC` sets the number of threads: with fewer, XLA may wait"
         " forever. The programs that read digits need scikit-learn, and the programs in `plain`"
-        " take a folder for checkpoints. In the NNX program, an Optax optimizer replaces"
-        " `nnx.Optimizer`.",
+        " take a folder for checkpoints. Those in `hosts` run once on every host. In the NNX"
+        " program, an Optax optimizer replaces `nnx.Optimizer`.",
     ]
     for name, heading in EXAMPLES.items():
         before, after = (

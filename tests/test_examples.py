@@ -14,6 +14,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 from fast_compilation import FAST_COMPILATION
+from subprocesses import free_port, lines_of, run_together
 
 from jaxcompress.distributed.placement import as_numpy
 
@@ -88,6 +89,19 @@ def test_a_plain_program_learns_as_well_without(tmp_path):
     assert accuracy_of("plain", "before", str(tmp_path)) > 0.87
 
 
+@pytest.mark.parametrize("which", ["after", pytest.param("before", marks=pytest.mark.slow)])
+def test_two_hosts_read_digits_together(which):
+    coordinator = f"127.0.0.1:{free_port()}"
+    call = f"runpy.run_path({str(EXAMPLES / 'hosts' / f'{which}.py')!r})['main']"
+    done = run_together(
+        [f"import runpy; {call}({coordinator!r}, 2, {process}, steps=100)" for process in (0, 1)]
+    )
+    first, second = lines_of(done)
+    assert [line.split(":")[0] for line in first[:2]] == ["step 50", "step 100"]
+    assert first[2:] == second[-1:]
+    assert float(re.search(r"test accuracy (\S+)", second[-1])[1]) > 0.87
+
+
 @pytest.mark.slow
 def test_a_sharded_transformer_begins_to_learn(capsys):
     # Of 97 characters: 4.6 at the start.
@@ -106,6 +120,6 @@ def test_a_sharded_transformer_learns_and_stays_sharded(which):
 
 def test_programs_are_short():
     programs = list(EXAMPLES.glob("*/*.py"))
-    assert len(programs) == 10
+    assert len(programs) == 12
     for program in programs:
         assert len(program.read_text().splitlines()) <= 120

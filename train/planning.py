@@ -13,9 +13,6 @@ from train.errors import user_input
 from train.processes import Mesh, axes_of, axes_of_rows, is_main_process
 from train.task import Batch
 
-# What keeps less of a first gradient may not train: see "After 500 steps" in docs/choosing.md.
-LEAST_KEPT = 0.5
-
 
 def planned_compressor(
     config: Config,
@@ -41,7 +38,6 @@ def planned_compressor(
             extra=batch_stats,
             axis_name=axes_of(mesh),
             micro_batches=config.micro_batches,
-            least_kept=LEAST_KEPT,
         )
     if is_main_process():
         print(found, file=sys.stderr, flush=True)

@@ -47,6 +47,8 @@ def main(rank: int, workers: int, address: str, _: str) -> None:
                     "update_ms": one.update_ms,
                     "predicted_ms": one.step_ms,
                     "sent_bytes": one.sent.wire_bytes,
+                    "kept": one.kept,
+                    "excluded": int(one.kept < found.least_kept),
                 }
                 for one in found.options
             },

@@ -202,7 +202,8 @@ def rows_of_workers(tree: Any, mesh: AnyMesh, axis_name: AxisName = "data") -> P
 def mean_over_workers(tree: Any) -> Any:
     """The mean of the rows of metrics, `extra` or workers' parameters, if floating or complex.
 
-    From (workers, …) to (…). Of other arrays it returns the first row.
+    From (workers, …) to (…). Of other arrays it returns the first row. On several hosts all
+    processes call it, since it averages over them.
     """
 
     def mean(x):

@@ -71,10 +71,13 @@ class Plan:
 
         `dense` is always allowed; others must keep `least_kept`.
         """
-        allowed = [self.dense, *(x for x in self.options[1:] if x.kept >= self.least_kept)]
+        allowed = [one for one in self.options if self._allows(one)]
         shortest = min(one.step_ms for one in allowed)
         near = [one for one in allowed if one.step_ms <= (1 + EQUAL) * shortest]
         return max(near, key=lambda one: one.kept)
+
+    def _allows(self, one: Option) -> bool:
+        return one is self.dense or one.kept >= self.least_kept
 
     @property
     def compressor(self) -> Compressor:
@@ -147,7 +150,10 @@ class Plan:
         return "\n".join([about, head, *rows, self.reason()])
 
     def reason(self) -> str:
-        """The choice in a sentence."""
+        """The choice in a sentence, and the fastest option that keeps too little."""
+        return self._why() + self._excluded()
+
+    def _why(self) -> str:
         one, dense_ms = self.chosen, self.dense.step_ms
         if one is self.dense:
             if one.network_ms and not one.exposed_ms:
@@ -165,3 +171,13 @@ class Plan:
                 f" with local_updates and a period of {self.period} they take less."
             )
         return text
+
+    def _excluded(self) -> str:
+        """The fastest option that keeps too little, if it is faster than the choice."""
+        fastest = min(self.options, key=lambda one: one.step_ms)
+        if self._allows(fastest):
+            return ""
+        return (
+            f" {fastest.compressor!r} is faster, and excluded: a first step keeps"
+            f" {fastest.kept:.2f} of the gradient, and least_kept is {self.least_kept:g}."
+        )

@@ -59,7 +59,7 @@ def plan(
     gradient_ms: float | None = None,
     candidates: Iterable[Compressor] = CANDIDATES,
     overlap: float = 0.0,
-    least_kept: float = 0.0,
+    least_kept: float = 0.5,
     network_share: float = 0.1,
     micro_batches: int = 1,
     repeats: int = 5,
@@ -100,10 +100,10 @@ def plan(
         on CPUs hides none. On GPUs, if the step sends in buckets, it is at most the share of the
         backward pass, about 2/3.
       least_kept: The least share of the gradient's energy that a first step must send, in every
-        kind of array, such as matrices or biases; candidates below it are shown and not chosen: by
-        default those whose error is larger than the gradient. It
-        is measured on one worker alone: there `hierarchical` sends all, and `int_sum` has more
-        levels than among many. The momentum that `ef21_sgdm` holds back counts as lost.
+        kind of array, such as matrices or biases; candidates below it are shown and not chosen. At
+        0 only those are excluded whose error is larger than the gradient. It is measured on one
+        worker alone: there `hierarchical` sends all, and `int_sum` has more levels than among many.
+        The momentum that `ef21_sgdm` holds back counts as lost.
       network_share: The share of the time that averaging may take, for `Plan.period`.
       micro_batches: As for `make_train_step`.
       repeats: Timed runs of each program.

@@ -87,7 +87,8 @@ def monitor_metrics(state: Any) -> dict[str, jax.Array]:
     ignored.
 
     Returns:
-      ``unsent_energy`` and ``memory_norm``; outside a step each of shape ``(workers,)``.
+      ``unsent_energy`` and ``memory_norm``; outside a step each of shape ``(workers,)``. On several
+      hosts a process can read its own rows only; `mean_over_workers`, called by all, averages them.
     """
     if not (found := _energies(to_device(state))):
         return {}

@@ -1,5 +1,6 @@
 """The plan: its parts add up, the choice, what it refuses, and real steps beside it."""
 
+import inspect
 import json
 
 import jax
@@ -37,7 +38,7 @@ def planned(mesh=None, links=None, loss=loss_fn, params=None, **given):
         params = jc.replicate(parameters(), mesh) if has_devices else parameters()
     batch = jc.shard_batch(ROWS, mesh) if has_devices else ROWS[:4]
     links = links or jc.ideal_links(1e8, 1e-4)
-    defaults = {"candidates": [TOP], "repeats": 1}
+    defaults = {"candidates": [TOP], "repeats": 1, "least_kept": 0.0}
     return jc.plan(loss, optimizer, params, batch, mesh, links=links, **defaults | given)
 
 
@@ -229,6 +230,15 @@ def test_two_processes_make_the_same_plan():
     results = run_together([joined(BODY, process, 2, port) for process in range(2)])
     one, two = (json.loads(lines[-1]) for lines in lines_of(results))
     assert one == two
+
+
+def test_what_keeps_less_than_half_of_the_gradient_is_not_chosen_by_default():
+    signature = inspect.signature(jc.plan)
+    found = planned(
+        links=jc.ideal_links(1e4), least_kept=signature.parameters["least_kept"].default
+    )
+    assert found.chosen is found.dense and found.options[1].kept < 0.5
+    assert f"{TOP!r} is faster, and excluded" in str(found)
 
 
 def test_without_options_dense_and_the_choice_take_steps():

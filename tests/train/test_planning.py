@@ -63,7 +63,6 @@ def test_the_plan_is_of_the_run(chooses):
     assert mesh.shape == {"data": 8}
     assert batch["inputs"].shape[0] == AUTO.batch_size
     assert named["axis_name"] == "data" and named["micro_batches"] == 1
-    assert named["least_kept"] == 0.5
     state = jaxcompress.init_state(optimizer(TOP), params, mesh)
     assert jaxcompress.monitor_metrics(state)
 
