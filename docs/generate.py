@@ -100,6 +100,7 @@ REFERENCE = {
     ),
     "Checks and counts": (
         "assert_equal_across_processes",
+        "numeric_settings",
         "assert_replicas_equal",
         "Watchdog",
         "is_connection_error",

@@ -36,6 +36,7 @@ from jaxcompress.compressors.sparsifiers.shared_top_k import shared_top_k
 from jaxcompress.compressors.sparsifiers.threshold import threshold
 from jaxcompress.compressors.sparsifiers.top_k import top_k
 from jaxcompress.distributed.equality import assert_equal_across_processes
+from jaxcompress.distributed.jax_settings import numeric_settings
 from jaxcompress.distributed.joining import initialize_processes
 from jaxcompress.distributed.mesh import data_mesh, hybrid_mesh, node_mesh, virtual_cpu_workers
 from jaxcompress.distributed.placement import (
@@ -223,6 +224,7 @@ __all__ = [
     "unparse",
     "ExpressionError",
     "initialize_processes",
+    "numeric_settings",
     "virtual_cpu_workers",
     "VirtualMesh",
     "data_mesh",

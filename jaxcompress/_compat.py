@@ -49,8 +49,13 @@ def platform() -> str:
 
 
 def automatic_axes() -> tuple[str, ...]:
-    """The mesh axes around a step over which XLA shards arrays by itself."""
+    """The mesh axes around a `shard_map` over which XLA shards arrays by itself.
+
+    None outside of any: then workers are rows of a `vmap`.
+    """
     mesh = jax.sharding.get_abstract_mesh()
+    if not mesh.manual_axes:
+        return ()
     return tuple(name for name in mesh.axis_names if name not in mesh.manual_axes)
 
 

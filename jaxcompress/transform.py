@@ -86,7 +86,7 @@ def compress(
       compressor: Such as ``error_feedback(top_k(0.01))``.
       axis_name: The mesh axis, or axes, to average over.
       min_compression_rate: The least factor by which a message must be smaller than its array; 0
-        compresses every array.
+        compresses every array that is real and not empty.
       bucket_bytes: Size of the gradients of one bucket, at least 1; None puts all arrays into one.
         A larger array is a bucket by itself.
       seed: Seed of the random keys, the same on all workers.

@@ -46,7 +46,7 @@ def check_arguments(
             "bucket_bytes is the size of the gradients of one bucket, at least 1; got"
             f" {shown(bucket_bytes)}."
         )
-    check_integer("seed", seed, 0)
+    check_integer("seed", seed, 0, most=2**63 - 1)
 
 
 def _is_real(value: Any) -> bool:
@@ -67,7 +67,8 @@ def check_state(state: Any, expected: Any) -> None:
                 f"the state of compress has {len(found)} arrays in {len(have)} buckets, and these"
                 f" updates need {len(wanted)} in {len(need)}{where}: it belongs to other"
                 " parameters, another compressor, min_compression_rate or bucket_bytes. Make it by"
-                " init_state."
+                " init_state. If the updates have another dtype than the parameters, pass these to"
+                " update too."
             )
         for path, shape in found.items():
             if shape != wanted[path]:

@@ -199,6 +199,15 @@ def test_shard_map_equals_vmap_and_both_keep_an_awkward_tree():
         assert_close(new_state[0].inner, state[0].inner)
 
 
+def test_rows_of_a_vmap_are_workers_also_where_a_mesh_is_set():
+    optimizer = compress(error_feedback(top_k(0.1)))
+    updates, state = random_updates(0, TREE), rows_of(optimizer.init(TREE))
+    expected = by_vmap(optimizer)(updates, state, TREE)
+    with jax.set_mesh(jaxcompress.data_mesh(WORKERS)):
+        found = by_vmap(optimizer)(updates, state, TREE)
+    assert_close(found[0], expected[0])
+
+
 def test_two_mesh_axes_are_as_many_workers_as_one():
     names = ("node", "gpu")
     mesh = Mesh(

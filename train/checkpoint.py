@@ -24,7 +24,7 @@ import orbax.checkpoint as ocp
 
 import jaxcompress
 from train.checksums import find_damage, is_complete, write_checksums
-from train.errors import InputError, file_access
+from train.errors import FaultError, InputError, file_access
 from train.processes import broadcast_from_main, is_main_process, raise_on_all_processes
 
 _NO_CHECKPOINT = -1
@@ -109,10 +109,8 @@ class Checkpoints:
             with raise_on_all_processes():
                 if is_main_process():
                     write_checksums(self._folder / str(step))
-            for old in sorted(self._manager.all_steps())[: -self._keep]:
-                self._manager.delete(old)
         except Exception as error:
-            if jaxcompress.is_connection_error(error) or isinstance(error, InputError):
+            if jaxcompress.is_connection_error(error) or isinstance(error, InputError | FaultError):
                 raise
             # Orbax and its storage have errors of many types for a full disk or a missing folder.
             raise InputError(
@@ -120,10 +118,22 @@ class Checkpoints:
                 f" {summarized(error)}. {describe_newest(self)}"
             ) from error
         self.newest_step = step
+        if is_main_process():
+            remove_all_but(self._folder, self._keep)
 
     def _access(self):
         """Turns an `OSError` of the body into an `InputError` that names the folder."""
         return file_access(f"folder of checkpoints {str(self._folder)!r}")
+
+
+def remove_all_but(folder: Path, keep: int) -> None:
+    """Removes all but the latest checkpoints; one that cannot be removed stays, and is reported."""
+    steps = sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
+    for step in steps[:-keep]:
+        try:
+            shutil.rmtree(folder / str(step))
+        except OSError as error:
+            print(f"the old checkpoint {str(folder / str(step))!r} stays: {error}", file=sys.stderr)
 
 
 @contextlib.contextmanager

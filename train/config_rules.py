@@ -14,15 +14,24 @@ LOCAL_OPTIMIZERS = ("sgd", "rmsprop", "adam", "adamw", "muon", "sign_sgd")
 # The compressor that is chosen at the start of a run.
 AUTO = "auto"
 
+COUNTS = (
+    *("heads", "context", "layers", "batch_size", "micro_batches", "fsdp", "tensor"),
+    *("period", "freeze_step", "workers", "nodes", "min_workers", "num_processes"),
+    *("checkpoint_every_steps", "keep_checkpoints", "log_every_steps", "verify_every_steps"),
+    "measure_bandwidth_every_steps",
+)
+
 # field -> (the rule as text, the rule). NaN breaks every rule.
 RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
+    **{
+        field: ("at least 1 and below 2**31", lambda c, field=field: _is_count(getattr(c, field)))
+        for field in COUNTS
+    },
     "min_compression_rate": ("at least 0", lambda c: c.min_compression_rate >= 0),
     "bucket_mib": (
-        "above 0 and finite",
-        lambda c: c.bucket_mib is None or 0 < c.bucket_mib < math.inf,
+        "above 0 and at most 1,000,000",
+        lambda c: c.bucket_mib is None or 0 < c.bucket_mib <= 10**6,
     ),
-    "heads": ("at least 1", lambda c: c.heads >= 1),
-    "context": ("at least 1", lambda c: c.context >= 1),
     "learning_rate": ("above 0 and finite", lambda c: 0 < c.learning_rate < math.inf),
     "momentum": ("in [0, 1)", lambda c: 0 <= c.momentum < 1),
     "weight_decay": ("at least 0 and finite", lambda c: 0 <= c.weight_decay < math.inf),
@@ -31,51 +40,32 @@ RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
         "at least 0 and less than epochs",
         lambda c: 0 <= c.warmup_epochs < c.epochs,
     ),
-    "freeze_step": ("at least 1", lambda c: _is_count(c.freeze_step)),
     "decay_epochs": (
         "finite and increasing, each above warmup_epochs",
         lambda c: _is_increasing((c.warmup_epochs, *c.decay_epochs, math.inf)),
     ),
     "decay_rate": ("in (0, 1]", lambda c: 0 < c.decay_rate <= 1),
-    "batch_size": ("at least 1", lambda c: c.batch_size >= 1),
     "clip_norm": (
         "above 0 and finite",
         lambda c: c.clip_norm is None or 0 < c.clip_norm < math.inf,
     ),
     "width": ("a multiple of heads, at least 1", lambda c: c.width >= 1 and not c.width % c.heads),
-    "layers": ("at least 1", lambda c: c.layers >= 1),
-    "fsdp": ("at least 1", lambda c: c.fsdp >= 1),
-    "tensor": ("at least 1", lambda c: c.tensor >= 1),
-    "period": ("at least 1", lambda c: _is_count(c.period)),
     "outer_learning_rate": (
         "above 0 and finite",
         lambda c: c.outer_learning_rate is None or 0 < c.outer_learning_rate < math.inf,
     ),
     "outer_momentum": ("in [0, 1)", lambda c: 0 <= c.outer_momentum < 1),
-    "measure_bandwidth_every_steps": (
-        "at least 1",
-        lambda c: c.measure_bandwidth_every_steps >= 1,
-    ),
-    "micro_batches": ("at least 1", lambda c: c.micro_batches >= 1),
-    "max_skipped_steps": ("at least 0", lambda c: c.max_skipped_steps >= 0),
+    "max_skipped_steps": ("at least 0 and below 2**31", lambda c: 0 <= c.max_skipped_steps < 2**31),
     "seed": ("from 0 to 2**32 - 1", lambda c: 0 <= c.seed < 2**32),
-    "workers": ("at least 1", lambda c: _is_count(c.workers)),
-    "nodes": ("at least 1", lambda c: _is_count(c.nodes)),
     "eval_every_epochs": (
         "above 0 and at most 1,000,000",
         lambda c: 0 < c.eval_every_epochs <= 10**6,
     ),
-    "checkpoint_every_steps": ("at least 1", lambda c: _is_count(c.checkpoint_every_steps)),
-    "log_every_steps": ("at least 1", lambda c: c.log_every_steps >= 1),
-    "keep_checkpoints": ("at least 1", lambda c: c.keep_checkpoints >= 1),
     "workdir": ("a folder, or omitted", lambda c: c.workdir != ""),
     "data_dir": ("a folder, or omitted", lambda c: c.data_dir != ""),
-    "verify_every_steps": ("at least 1", lambda c: c.verify_every_steps >= 1),
     "step_timeout": ("from 10 to 1,000,000", lambda c: 10 <= c.step_timeout <= 10**6),
     "join_timeout": ("from 1 to 1,000,000", lambda c: 1 <= c.join_timeout <= 10**6),
-    "min_workers": ("at least 1", lambda c: _is_count(c.min_workers)),
     "rejoin_seconds": ("above 0 and finite", lambda c: 0 < c.rejoin_seconds < math.inf),
-    "num_processes": ("at least 1", lambda c: _is_count(c.num_processes)),
 }
 
 
@@ -256,5 +246,5 @@ def _is_increasing(numbers: tuple[float, ...]) -> bool:
 
 
 def _is_count(number: int | None) -> bool:
-    """Whether `number` is at least 1, or None."""
-    return number is None or number >= 1
+    """Whether `number` is at least 1, and fits into 32 bits; or None."""
+    return number is None or 1 <= number < 2**31

@@ -3,6 +3,7 @@
 import contextlib
 import difflib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import jaxcompress
 
@@ -45,6 +46,14 @@ def file_access(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{what} cannot be used: {error}.") from error
+
+
+def user_path(text: str | Path) -> Path:
+    """The path that a user has written, with their home folder for ``~``."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"path {str(text)!r} cannot be used: {error}") from error
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:

@@ -66,11 +66,10 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
         example = next(train_batches(dataset, config.batch_size, config.seed, *process))
 
         # Model: the same parameters on every worker, whole or sharded over its devices.
-        input_shape = example["inputs"].shape[1:]
         model = build_model(
             config.model,
             dataset.num_classes,
-            input_shape,
+            example["inputs"].shape[1:],
             config.precision,
             config.transformer_size,
         )
@@ -155,6 +154,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                     seconds=seconds,
                     summary=summary,
                     dataset=identity,
+                    numeric_settings=jaxcompress.numeric_settings(),
                 )
                 record = {"settings": run.settings, "progress": dataclasses.asdict(reached)}
                 checkpoints.save(step, state._asdict(), record)

@@ -4,13 +4,16 @@ import contextlib
 import json
 import math
 import os
+import time
 from pathlib import Path
 from typing import Any, TypedDict
 
 import jax
 import jax.numpy as jnp
 import optax
-from tensorboardX import SummaryWriter
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.summary import scalar
+from tensorboardX.writer import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
 
 import jaxcompress
 from train.errors import file_access
@@ -69,7 +72,13 @@ class MetricsLog:
         with file_access(f"workdir {str(workdir)!r}"):
             drop_lines_after(path, step)
             self._lines = path.open("a", encoding="utf-8")
-            self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=step + 1)
+            folder = workdir / "tensorboard"
+            folder.mkdir(exist_ok=True)
+            # Not `SummaryWriter`: its thread ends at the first failed write, and `add_scalar` would
+            # wait for the thread forever.
+            self._events = EventsWriter(str(folder / "events"))
+            # TensorBoard then hides later events of an earlier part of the run.
+            self._add_event(step + 1, session_log=SessionLog(status=SessionLog.START))
 
     def write(self, step: int, values: dict[str, float]) -> None:
         """Adds the values of one step."""
@@ -79,14 +88,19 @@ class MetricsLog:
         with file_access(f"metrics file {self._lines.name!r}"):
             print(to_json({"step": step, **values}), file=self._lines, flush=True)
             for name, value in values.items():
-                self._events.add_scalar(name, value, step)
+                self._add_event(step, summary=scalar(name, value))
+            self._events.flush()
+
+    def _add_event(self, step: int, **what: Any) -> None:
+        assert self._events is not None
+        self._events.write_event(Event(step=step, wall_time=time.time(), **what))
 
     def close(self) -> None:
         """Closes both files."""
         if self._lines is not None and self._events is not None:
-            # What a full disk has lost, `write` has reported; tensorboardX raises various errors.
+            # What a full disk has lost, `write` has reported.
             for file in (self._lines, self._events):
-                with contextlib.suppress(Exception):
+                with contextlib.suppress(OSError):
                     file.close()
 
 

@@ -32,6 +32,8 @@ class Progress:
     seconds: float = 0.0  # in the training loop, over all parts of the run
     summary: Summary | None = None  # set when the run has finished
     dataset: str | None = None  # its fingerprint; None at the start, and from older versions
+    # of JAX and of the packages, with which the last part of the run was made; empty like `dataset`
+    numeric_settings: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 class History:

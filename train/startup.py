@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from train.processes import (
     Axes,
     Mesh,
     axes_of,
+    is_main_process,
     join_processes,
     make_mesh,
     make_watchdog,
@@ -241,4 +243,17 @@ def find_progress(
         saved = defaults | record["settings"]
         may_differ = ["workers"] + ["compressor"] * (settings["compressor"] == AUTO)
         check_same_run(workdir, saved, settings | {field: saved[field] for field in may_differ})
-    return Progress(**record["progress"]), saved
+    progress = Progress(**record["progress"])
+    if is_main_process() and (changed := changes(progress.numeric_settings)):
+        print(f"numbers may differ slightly after resuming: {changed}", file=sys.stderr)
+    return progress, saved
+
+
+def changes(before: dict[str, str]) -> str:
+    """What has changed since a checkpoint of the settings and versions that numbers depend on."""
+    now = jaxcompress.numeric_settings()
+    return "; ".join(
+        f"{name} was {before[name] or 'empty'} and is {now.get(name) or 'empty'}"
+        for name in before
+        if before[name] != now.get(name)
+    )

@@ -15,11 +15,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from train.checkpoint import newest_complete_step
 from train.config import Config
-from train.errors import EXIT_CODE_BAD_INPUT, EXIT_CODE_DIVERGED, EXIT_CODE_FAULT
+from train.errors import EXIT_CODE_BAD_INPUT, EXIT_CODE_DIVERGED, EXIT_CODE_FAULT, user_path
 from train.signals import SIGNALS
 
 # After the first process of a generation has ended, those that wait for it in a collective end by
@@ -59,7 +58,7 @@ def supervise(config: Config, arguments: Sequence[str]) -> int:
     `arguments` are those of the command line, from which `config` comes.
     """
     assert config.num_processes is not None and config.workdir is not None  # by check_config
-    folder = Path(config.workdir).expanduser() / "checkpoints"
+    folder = user_path(config.workdir) / "checkpoints"
     processes, fruitless = config.num_processes, 0
     with stop_requests() as request:
         for generation in itertools.count(1):

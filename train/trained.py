@@ -9,7 +9,7 @@ import orbax.checkpoint as ocp
 
 from train.checkpoint import newest_complete_step
 from train.checksums import find_damage
-from train.errors import InputError
+from train.errors import InputError, user_path
 
 
 class Trained(NamedTuple):
@@ -34,7 +34,7 @@ def read_trained(workdir: str | Path) -> Trained:
     Raises:
       InputError: if the folder has no complete checkpoint, or the newest one is damaged.
     """
-    folder = Path(workdir).expanduser().resolve() / "checkpoints"
+    folder = user_path(workdir).resolve() / "checkpoints"
     step = newest_complete_step(folder)
     if step is None:
         raise InputError(

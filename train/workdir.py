@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jax
 
-from train.errors import InputError, file_access
+from train.errors import InputError, file_access, user_path
 from train.processes import broadcast_from_main, is_main_process, raise_on_all_processes
 
 try:
@@ -24,7 +24,7 @@ def open_workdir(name: str | None, at_exit: contextlib.ExitStack) -> Path | None
     """
     if name is None:
         return None
-    workdir = Path(name).expanduser().absolute()
+    workdir = user_path(name).absolute()
     with raise_on_all_processes():
         check_writable(workdir)
         if is_main_process():

@@ -29,6 +29,9 @@ def dense() -> Compressor:
     How it travels: by all-reduce. Arrays of one dtype and of at most 1 MiB share one, and larger
     arrays have their own. A message is as large as the array.
 
+    Of W workers, float16 arrays are divided by W before they are added, so that no sum overflows.
+    Entries below about ``W 2^-25`` become zero: scale the loss (`apply_if_all_finite`).
+
     Example:
       >>> dense()
       dense()

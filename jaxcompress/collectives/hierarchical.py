@@ -43,7 +43,9 @@ def hierarchical(intra: Compressor, inter: Compressor) -> Compressor:
 
     How it travels: one reduce-scatter and one all-gather inside the nodes, for all arrays together.
     Between the nodes, as `inter` sends ``1/D`` of every array. `bits` counts both links.
-    `message_bits`, which decides what is worth compressing, counts the slow link.
+    `message_bits`, which decides what is worth compressing, counts what `inter` would send of whole
+    arrays. What each shard adds, such as its own right factor of low rank or its one entry at
+    least, is not in it, since D is known only in a step.
 
     Guarantees: the law of `Reduced`. With one node it is dense. With one device per node it is
     `inter`, applied to matrices as they are cut.

@@ -16,6 +16,7 @@ from jaxcompress.ops.codecs import codec_bits, codec_of, decode, encode
 from jaxcompress.ops.merging import together
 from jaxcompress.ops.serialization import WORD_BYTES, from_words, to_words, words_in
 from jaxcompress.ops.sparse_array import add_to, subtract_from
+from jaxcompress.ops.trees import in_dtype_of
 
 
 @parseable
@@ -179,7 +180,7 @@ def _cut(
         start = 0
         for i in group:
             part = flat[start : start + leaves[i].size]
-            found[i] = part.reshape(leaves[i].shape).astype(leaves[i].dtype)
+            found[i] = in_dtype_of(part.reshape(leaves[i].shape), leaves[i])
             start += plan.counts[i] * plan.chunk
     return [found[i] for i in range(len(leaves))]
 

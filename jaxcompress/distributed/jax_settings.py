@@ -32,7 +32,12 @@ _WITHOUT_EFFECT = ("--xla_dump", "--xla_force_host_platform_device_count", "--xl
 
 
 def numeric_settings() -> dict[str, str]:
-    """name -> text of everything here that must be equal in all processes of a training."""
+    """What changes the numbers of a training beside its own settings: name -> text.
+
+    Settings of JAX, flags of XLA, and the versions of jax, jaxlib, jaxcompress, optax and flax. All
+    processes of a training need the same (`assert_equal_across_processes` and `init_state` compare
+    them). Save them in checkpoints to find out why a resumed run differs.
+    """
     settings = {
         name: repr(getattr(jax.config, name)) for name in SETTINGS if hasattr(jax.config, name)
     }

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-# At the start of the errors of XLA's collectives, of its coordination service and its barriers.
+# In the first words of the errors of XLA's collectives, of its coordination service and barriers.
 _CONNECTION_SIGNS = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "Barrier")
 
 
@@ -25,7 +25,9 @@ def exit_at_once(error: BaseException) -> None:
 
 def is_connection_error(error: BaseException) -> bool:
     """Whether `error` says that another process could not be reached, and not a bug of this one."""
-    return any(sign in str(error)[:200] for sign in _CONNECTION_SIGNS)
+    # The errors of files name paths, which may have any words.
+    of_file = isinstance(error, OSError)
+    return not of_file and any(sign in str(error)[:200] for sign in _CONNECTION_SIGNS)
 
 
 def print_reason(reason: str, advice: Callable[[], str]) -> None:

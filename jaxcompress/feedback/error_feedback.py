@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
 from jax import lax
 
@@ -12,14 +13,18 @@ from jaxcompress.feedback.memories import (
     ErrorMemory,
     Rate,
     first_rate,
-    gives_a_number,
     like_memory,
     next_rate,
     where_finite,
     zeros_like_memory,
 )
 from jaxcompress.feedback.state_quantization import DTYPES, read, write
-from jaxcompress.ops.argument_checks import check_contracts, check_fraction, check_stateless
+from jaxcompress.ops.argument_checks import (
+    check_contracts,
+    check_fraction,
+    check_schedule,
+    check_stateless,
+)
 
 # Folded into the key, so that rounding the memory is independent of what `inner` draws.
 STORING = 2**31 - 1
@@ -106,11 +111,10 @@ def error_feedback(
             f"dtype is how the memory is stored, one of {', '.join(map(repr, DTYPES))}; got"
             f" {dtype!r}."
         )
-    if learning_rate is not None and not gives_a_number(learning_rate):
-        raise ValueError(
-            f"learning_rate is a schedule, steps taken -> rate, as of Optax; got {learning_rate!r}."
-            " A constant rate needs none: leave it out."
-        )
+    if learning_rate is not None:
+        text = "learning_rate is a schedule, steps taken -> rate, as of Optax"
+        advice = " A constant rate needs none: leave it out."
+        check_schedule(text, learning_rate, jnp.floating, advice)
 
     def init(key, params):
         error = PerWorker(ErrorMemory(_stored(key, zeros_like_memory(params), dtype)))
@@ -118,10 +122,12 @@ def error_feedback(
         return ErrorFeedbackState(error, inner.init(key, like_memory(params)), rate)
 
     def reduce(key, updates, state, axis_name):
-        factor, rate = next_rate(learning_rate, state.rate, decay)
+        factor, rate = next_rate(learning_rate, state.rate)
         before = read(state.error.value.arrays)
+        if factor is not None:
+            before = jax.tree.map(lambda error: factor * error, before)
         carried = jax.tree.map(
-            lambda x, error: x + (error if factor is None else factor * error), updates, before
+            lambda x, error: x + (error if decay == 1 else decay * error), updates, before
         )
         reduced, inner_state = inner.reduce(key, carried, state.inner, axis_name)
         error = jax.tree.map(where_finite, reduced.residual, before)

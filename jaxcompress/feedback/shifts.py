@@ -15,8 +15,9 @@ def moved_shifts(
 
     Where the mean is not finite, neither shift moves. All workers received the same mean, so all
     decide alike. Where one worker's update is not finite and the mean is, that worker sent nothing
-    of it, and its own shift stays. (In two phases an owner may leave out what was sent; `average`
-    then differs from the mean of `own` there.)
+    of it, and its own shift stays. (In two phases an owner may leave out what was sent, and in
+    `hierarchical` the device that has the NaN; `average` then differs from the mean of `own` there.
+    `apply_if_all_finite` skips such a step.)
     """
 
     def move_own(shift, x, residual, mean):

@@ -26,14 +26,20 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+# Steps and sizes are counted in int32.
+_LARGEST = 2**31 - 1
+
+
 def check_integer(
-    name: str, value: Any, least: int, meaning: str = "", most: int | None = None
+    name: str, value: Any, least: int, meaning: str = "", most: int = _LARGEST
 ) -> None:
     """ValueError unless `value`, an argument of this name and meaning, is an integer in range."""
     integer = isinstance(value, int) and not isinstance(value, bool)
-    if not integer or value < least or (most is not None and value > most):
+    if not integer or not least <= value <= most:
         what = f"{meaning}, " if meaning else ""
-        bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+        too_large = integer and value > most
+        one_sided = most >= _LARGEST and not too_large
+        bounds = f"of at least {least}" if one_sided else f"from {least} to {most}"
         raise ValueError(f"{name} is {what}an integer {bounds}; got {shown(value)}.")
 
 
@@ -117,16 +123,25 @@ def check_sparsifies(outer: str, inner: Compressor) -> None:
         )
 
 
-def gives_an_index(schedule: Any) -> bool:
-    """Whether `schedule` maps a count to an integer; True if it reads a mesh axis."""
-    if not callable(schedule):
-        return False
-    try:
-        index = jax.eval_shape(
-            lambda count: jnp.asarray(schedule(count)), jax.ShapeDtypeStruct((), jnp.int32)
-        )
-    except NameError:
-        return True
-    except TypeError:
-        return False
-    return index.shape == () and jnp.issubdtype(index.dtype, jnp.integer)
+def check_schedule(text: str, schedule: Any, kind: Any, advice: str = "") -> None:
+    """ValueError that begins with `text` unless `schedule` maps a count of steps to one number.
+
+    The number is of `kind`, ``jnp.integer`` or ``jnp.floating``. A schedule that reads a mesh axis
+    passes: it cannot be called here.
+    """
+    cause, found = None, ""
+    if callable(schedule) and not isinstance(schedule, Compressor):
+        try:
+            number = jax.eval_shape(
+                lambda count: jnp.asarray(schedule(count)), jax.ShapeDtypeStruct((), jnp.int32)
+            )
+        except NameError:
+            return
+        except TypeError as error:
+            cause, why = error, str(error).partition("\n")[0]
+            found = f", which fails for a count inside jit, where jnp.where replaces if: {why}"
+        else:
+            if number.shape == () and jnp.issubdtype(number.dtype, kind):
+                return
+            found = f", which gives {number.dtype}{list(number.shape)}"
+    raise ValueError(f"{text}; got {schedule!r}{found.rstrip('.')}.{advice}") from cause

@@ -12,11 +12,12 @@ from jax import lax
 from optax import Updates
 
 from jaxcompress.collectives.finiteness import nan_unless
-from jaxcompress.feedback.memories import gives_a_number
+from jaxcompress.feedback.memories import Rate
 from jaxcompress.feedback.momentum_correction import MomentumCorrectionState
 from jaxcompress.ops.argument_checks import (
     check_integer,
     check_link,
+    check_schedule,
     check_weight_decay,
     is_number,
     shown,
@@ -71,10 +72,15 @@ def momentum_steps(
                 "the averaging link is a compress(…) by itself, without other links of a chain; its"
                 f" state is {type(sending).__name__}."
             )
-        if _has_momentum(sending):
+        if _has(sending, MomentumCorrectionState):
             raise ValueError(
                 "the optimizer sends a momentum of its own, and the compressor has another one: the"
                 " two would multiply. Take error_feedback instead of momentum_correction."
+            )
+        if _has(sending, Rate):
+            raise ValueError(
+                "the memory would not count the optimizer's dense steps, and take the rates of"
+                " other steps. Leave learning_rate out of error_feedback."
             )
         # Separate arrays: a step cannot donate the same array twice.
         count, variance_count = jnp.zeros([], jnp.int32), jnp.zeros([], jnp.int32)
@@ -113,11 +119,11 @@ def momentum_steps(
     return Steps(init, dense_step, compressed_step, direction)
 
 
-def _has_momentum(state: Any) -> bool:
-    """Whether `momentum_correction` is somewhere in this state."""
+def _has(state: Any, kind: type) -> bool:
+    """Whether a node of this kind is somewhere in a state."""
 
     def found(node: Any) -> bool:
-        return isinstance(node, MomentumCorrectionState)
+        return isinstance(node, kind)
 
     return any(map(found, jax.tree.leaves(state, is_leaf=found)))
 
@@ -223,13 +229,10 @@ def check_decay(name: str, value: Any) -> None:
 
 def _check_learning_rate(value: Any) -> None:
     """ValueError unless `value` is a rate, a schedule or an injected array."""
-    arrays = jax.Array | np.ndarray | np.generic
-    if not (
-        gives_a_number(value) or isinstance(value, arrays) or (is_number(value) and value >= 0)
-    ):
-        raise ValueError(
-            f"learning_rate is a number of at least 0, or a schedule of Optax; got {value!r}."
-        )
+    if isinstance(value, jax.Array | np.ndarray | np.generic) or (is_number(value) and value >= 0):
+        return
+    text = "learning_rate is a number of at least 0, or a schedule of Optax"
+    check_schedule(text, value, jnp.floating)
 
 
 def _next(count: jax.Array) -> jax.Array:

@@ -9,7 +9,7 @@ import optax
 
 from jaxcompress._compat import may_differ
 from jaxcompress.base import Compressor, parseable
-from jaxcompress.ops.argument_checks import gives_an_index
+from jaxcompress.ops.argument_checks import check_schedule
 from jaxcompress.routing.branches import as_branches, check_branches, first_states, reduce_by
 
 
@@ -49,11 +49,8 @@ def switch(schedule: Callable[[jax.Array], Any], *compressors: Compressor) -> Co
       >>> switch(warmup(1000), dense(), top_k(0.01))
       switch(warmup(1000), dense(), top_k(0.01))
     """
-    if not callable(schedule) or isinstance(schedule, Compressor) or not gives_an_index(schedule):
-        raise ValueError(
-            "switch begins with a schedule, as in switch(warmup(1000), dense(), top_k(0.01)); got"
-            f" {schedule!r}."
-        )
+    text = "switch begins with a schedule, as in switch(warmup(1000), dense(), top_k(0.01))"
+    check_schedule(text, schedule, jnp.integer)
     check_branches("switch", "schedule", compressors)
 
     def init(key, params):

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcompress.base import parseable
-from jaxcompress.ops.argument_checks import gives_an_index
+from jaxcompress.ops.argument_checks import check_schedule
 from jaxcompress.rules.rule import Rule
 
 
@@ -32,11 +32,8 @@ def schedule(index: Callable[[jax.Array], jax.Array]) -> Rule:
       >>> schedule(warmup(1000))
       schedule(warmup(1000))
     """
-    if not gives_an_index(index):
-        raise ValueError(
-            "schedule takes a function from the count of steps to an integer, such as warmup(1000);"
-            f" got {index!r}."
-        )
+    text = "schedule takes a function from the count of steps to an integer, such as warmup(1000)"
+    check_schedule(text, index, jnp.integer)
 
     def level(count):
         return jnp.asarray(index(count), jnp.int32)

@@ -99,6 +99,7 @@ def test_connection_errors_are_told_from_others():
         assert is_connection_error(ValueError(message))
         assert not is_connection_error(ValueError("a long message " * 20 + message))
     assert not is_connection_error(ValueError("shapes (3,) and (4,) do not fit"))
+    assert not is_connection_error(OSError(28, "No space left on device", "runs/NCCL/1"))
 
 
 BLOCKS = """

@@ -323,6 +323,13 @@ def test_a_second_momentum_in_the_compressor_is_refused(name):
         MAKERS[name](average=average).init(PARAMS)
 
 
+@every_optimizer
+def test_a_memory_in_units_of_the_parameters_is_refused(name):
+    average = compress(error_feedback(sign(), learning_rate=optax.linear_schedule(0.0, 0.1, 9)))
+    with pytest.raises(ValueError, match="Leave learning_rate out of error_feedback"):
+        MAKERS[name](average=average).init(PARAMS)
+
+
 # The freeze, where it is found
 
 B2 = 0.8

@@ -118,6 +118,19 @@ def test_what_is_no_schedule_is_refused(schedule):
         switch(schedule, dense(), top_k(0.1))
 
 
+@pytest.mark.parametrize(
+    ("schedule", "why"),
+    [
+        (lambda count: 0 if count < 100 else 1, "which fails for a count inside jit, where jnp"),
+        (lambda count: count >= 100, r"which gives bool\[\]\."),
+        (lambda: 0, "takes 0 positional arguments"),
+    ],
+)
+def test_a_schedule_that_does_not_work_says_why(schedule, why):
+    with pytest.raises(ValueError, match=rf"switch begins with a schedule, .* got .*{why}"):
+        switch(schedule, dense(), top_k(0.1))
+
+
 @pytest.mark.usefixtures("as_users_run_it")
 @pytest.mark.parametrize("compressors", [(), (dense(), "top_k(0.1)"), ((dense(), top_k(0.1)),)])
 def test_what_are_no_compressors_is_refused(compressors):

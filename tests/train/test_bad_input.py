@@ -23,7 +23,7 @@ CASES = {
         ["--model", "lstm", "--dataset", "mnist"],
         ["model 'lstm' does not fit data set 'mnist', which is images", "for images: resnet18,"],
     ),
-    "context": (["--context", "0"], ["context must be at least 1; got 0"]),
+    "context": (["--context", "0"], ["context must be at least 1 and below 2**31; got 0"]),
     "constructor": (["--compressor", "error_feedback(topk(0.01))"], ["'top_k'", "column 16", "^"]),
     "module": (
         ["--compressor", "error_feedback(mine.outliers(2.0))"],
@@ -103,6 +103,7 @@ CASES_WITH_DEVICES = {
         ["error: nodes: ", "nodes=3 does not divide 8 workers", "1, 2, 4, 8 nodes"],
     ),
     "workdir": (["--workdir", "a_file/run"], ["cannot be written", "--workdir"]),
+    "home": (["--workdir", "~no_such_user/run"], ["path '~no_such_user/run' cannot be used"]),
     "data dir": (["--dataset", "mnist", "--data-dir", "nowhere"], ["mnist", "nowhere"]),
     "compressor for the model": (
         ["--compressor", "partition({'x': top_k(0.1)}, by_shape())"],

@@ -1,6 +1,7 @@
 """Checkpoints: all state is restored, and damaged checkpoints are found, reported and kept."""
 
 import pickle
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -97,6 +98,24 @@ def test_the_progress_of_a_newer_version_is_refused(tmp_path, state):
 def test_only_the_latest_are_kept(saved, state):
     Checkpoints(saved, keep=2).save(40, state, {"step": 40})
     assert sorted(path.name for path in (saved / "checkpoints").iterdir()) == ["30", "40"]
+
+
+def test_an_old_checkpoint_that_cannot_be_removed_is_reported_and_stays(
+    saved, state, capsys, monkeypatch
+):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    checkpoints = Checkpoints(saved, keep=2)
+    checkpoints.save(40, state, {"step": 40})
+    assert checkpoints.newest_step == 40
+    reported = capsys.readouterr().err
+    assert reported.count("the old checkpoint") == 2 and "Permission denied" in reported
+    monkeypatch.undo()
+    checkpoints.save(50, state, {"step": 50})
+    assert sorted(path.name for path in (saved / "checkpoints").iterdir()) == ["40", "50"]
+    assert Checkpoints(saved, keep=2).read_record() == {"step": 50}
 
 
 def test_damaged_checkpoint_falls_back_to_the_previous_one(saved, capsys):

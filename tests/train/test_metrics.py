@@ -1,9 +1,14 @@
 """What a run reports, and what of it survives an interruption."""
 
+import io
 import json
 import math
+import struct
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tensorboardX.writer import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
 from train_helpers import logged
 
 from train.errors import InputError
@@ -27,7 +32,42 @@ def test_line_is_in_the_file_before_the_log_is_closed(tmp_path):
     log = MetricsLog(tmp_path, step=0)
     log.write(1, {"train_loss": 0.5})
     assert logged(tmp_path) == [{"step": 1, "train_loss": 0.5}]
+    assert [(each.step, value) for each, value in scalars(tmp_path)] == [(1, 0.5)]
     log.close()
+
+
+def test_tensorboard_hides_events_of_steps_that_are_taken_again(tmp_path):
+    MetricsLog(tmp_path, step=10).close()
+    starts = [each for each in events_of(tmp_path) if each.HasField("session_log")]
+    assert [each.step for each in starts] == [11]
+    assert starts[0].session_log.status == SessionLog.START
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is full")
+def test_a_full_disk_is_reported_for_the_events_too(tmp_path, monkeypatch):
+    full = io.BufferedWriter(io.FileIO("/dev/full", "wb"))
+    monkeypatch.setattr("tensorboardX.record_writer.open_file", lambda path: full)
+    log = MetricsLog(tmp_path, step=0)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"metrics file .* No space left on device"):
+            log.write(1, {f"metric {number}": 0.5 for number in range(30)})
+    log.close()
+    full.raw.close()
+
+
+def events_of(folder: Path) -> list[Any]:
+    """What a reader of TensorBoard's file would see now."""
+    (path,) = (folder / "tensorboard").iterdir()
+    data, found = path.read_bytes(), []
+    while data:
+        (size,) = struct.unpack("Q", data[:8])
+        found.append(Event.FromString(data[12 : 12 + size]))
+        data = data[16 + size :]
+    return found
+
+
+def scalars(folder: Path) -> list[tuple[Any, float]]:
+    return [(each, one.simple_value) for each in events_of(folder) for one in each.summary.value]
 
 
 def test_resumed_log_drops_lines_after_the_checkpoint(tmp_path):

@@ -152,9 +152,9 @@ def test_an_optimizer_that_sends_its_momentum_is_refused():
         ({"tensor": 8}, "tensor must divide the number of heads; got tensor=8 for 4 heads"),
         ({"fsdp": 2, "vmap": True}, "give each worker devices of its own"),
         ({"fsdp": 2, "nodes": 2}, "give each worker devices of its own"),
-        ({"fsdp": 0}, "fsdp must be at least 1; got 0"),
+        ({"fsdp": 0}, "fsdp must be at least 1 and below"),
         ({"width": 30}, "width must be a multiple of heads, at least 1; got 30"),
-        ({"heads": 0}, "heads must be at least 1; got 0"),
+        ({"heads": 0}, "heads must be at least 1 and below"),
         ({"fsdp": 3}, "got 32 for 2 workers of 3 devices. Use --batch-size 30 or 36"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import pytest
 from train_helpers import ALONE, REPOSITORY, finish, start, summary_of
 
@@ -51,6 +52,23 @@ def test_a_run_takes_a_compressor_from_a_module_in_the_current_folder(tmp_path, 
 )
 def test_a_compressor_with_choices_ends_with_its_last(compressor, choices):
     assert has_choices(Config(), jaxcompress.parse(compressor)) is choices
+
+
+def test_a_resumed_run_names_the_settings_of_jax_that_have_changed(tmp_path, capsys):
+    run = Config(**ALONE, workdir=str(tmp_path), workers=8, epochs=0.2)
+    train(run)
+    assert "numbers may differ" not in capsys.readouterr().err
+    before = jax.config.jax_default_matmul_precision
+    try:
+        jax.config.update("jax_default_matmul_precision", "float32")
+        train(run)
+    finally:
+        jax.config.update("jax_default_matmul_precision", before)
+    (line,) = [each for each in capsys.readouterr().err.splitlines() if "numbers may" in each]
+    assert line == (
+        "numbers may differ slightly after resuming: jax_default_matmul_precision was None and is"
+        " 'float32'"
+    )
 
 
 def test_a_run_resumes_with_more_modules_that_its_compressor_may_name():

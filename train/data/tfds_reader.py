@@ -16,13 +16,14 @@ from PIL import Image
 
 from train.data.dataset import DataError
 from train.data.images import Split
+from train.errors import user_path
 
 Decoded = TypeVar("Decoded")
 
 
 def data_folder(data_dir: str | None = None) -> Path:
     """The folder of the prepared data sets: `data_dir`, ``$TFDS_DATA_DIR``, or that of TFDS."""
-    return Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+    return user_path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
 
 
 def is_readable(name: str, folder: Path) -> bool:

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxcompress.base import Codec, Compressor, parseable
 from jaxcompress.collectives.gathered import gathered
 from jaxcompress.ops.quantization import rounded_to
+from jaxcompress.ops.trees import in_dtype_of
 
 # Every entry is encoded on its own, so any chunk size works.
 CHUNK = 1024
@@ -47,7 +48,8 @@ def cast(dtype: str) -> Compressor:
         return rounded_to(narrow, jnp.where(jnp.isinf(wide), wide, jnp.clip(wide, -limit, limit)))
 
     def decode(message, like):
-        return message.astype(like.dtype)
+        # The largest value of bfloat16 does not exist in float16.
+        return in_dtype_of(message.astype(jnp.promote_types(message.dtype, jnp.float32)), like)
 
     return gathered(Codec(encode, decode, chunk=CHUNK, entrywise=True))
 

@@ -10,6 +10,7 @@ from jaxcompress.ops.bitpacking import pack_radix, unpack_radix
 from jaxcompress.ops.quantization import (
     absmax,
     check_group,
+    group_sizes,
     in_groups,
     noise_contracts,
     safe_scale,
@@ -86,9 +87,8 @@ def terngrad(clip: float | None = 2.5, group: int = 4096) -> Compressor:
 
 def _clipped(groups: jax.Array, clip: float, size: int) -> jax.Array:
     """Entries clipped at `clip` standard deviations of their group; padding does not count."""
-    rows, length = groups.shape
-    real = jnp.arange(rows * length).reshape(rows, length) < size
-    entries = jnp.maximum(jnp.sum(real, axis=1, keepdims=True), 1).astype(jnp.float32)
+    entries = group_sizes(groups, size)
+    real = jnp.arange(groups.shape[1]) < entries
     # In units of the largest magnitude, so that no square overflows or vanishes.
     largest = safe_scale(absmax(groups), 1)
     unit = scaled(groups, largest)

@@ -10,6 +10,7 @@ from jaxcompress.compressors.builders.linear import linear
 from jaxcompress.ops.argument_checks import check_flag, check_stateless
 from jaxcompress.ops.selection import check_density, num_kept
 from jaxcompress.ops.sparse_array import check_size, put
+from jaxcompress.ops.trees import in_dtype_of
 
 
 @parseable
@@ -63,6 +64,8 @@ def random_k(density: float, inner: Compressor = dense(), rescale: bool = False)
         # In a narrow format the lengths of runs would be rounded.
         wide = jnp.promote_types(image.dtype, jnp.float32)
         values = image.astype(wide) * strata(like.size, kept)[1] if rescale else image
+        # In float16 a rescaled value may exceed the largest.
+        values = in_dtype_of(values, like)
         return put(values, one_of_each(key, like.size, kept), jnp.zeros(like.shape, like.dtype))
 
     contracts = inner.contracts and not (rescale and density < 1)

@@ -117,6 +117,12 @@ def test_one_half_format_travels_as_the_other(from_dtype, dtype):
     assert_same_bits(run(COMPRESSORS[dtype], x, ()).mean, x)
 
 
+def test_the_largest_of_float16_stays_finite_when_it_travels_as_bfloat16():
+    # bfloat16 rounds it to 65536, which float16 does not have.
+    x = jnp.array([[65504.0, -65504.0, jnp.inf]], jnp.float16)
+    np.testing.assert_array_equal(run(COMPRESSORS["bfloat16"], x, ()).mean, x)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "float64", "bf16", "", "bfloat16 "])
 def test_what_is_no_floating_point_format_is_refused(dtype):
     with pytest.raises(ValueError, match="one of bfloat16, float16, float32; got"):

@@ -44,6 +44,12 @@ def test_rescaled_it_is_unbiased_with_the_variance_of_the_closed_form():
     assert abs(energy(found - x) / DRAWS - expected) <= 0.1 * expected
 
 
+def test_a_rescaled_value_of_float16_becomes_at_most_its_largest_number():
+    updates = jnp.full((4, 1000), 1000, jnp.float16)
+    sent = np.asarray(run(random_k(0.01, rescale=True), updates, ()).sent)
+    assert np.unique(sent).tolist() == [0, 65504]
+
+
 def test_as_it_is_the_error_is_that_of_the_entries_left_out():
     x = np.random.default_rng(1).standard_normal(60).astype(np.float32)
     found = many(random_k(0.1), jnp.asarray(x))
