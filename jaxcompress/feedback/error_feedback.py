@@ -25,6 +25,7 @@ from jaxcompress.ops.argument_checks import (
     check_schedule,
     check_stateless,
 )
+from jaxcompress.ops.trees import keys_like
 
 # Folded into the key, so that rounding the memory is independent of what `inner` draws.
 STORING = 2**31 - 1
@@ -145,6 +146,4 @@ def error_feedback(
 
 def _stored(key: jax.Array, tree: Any, dtype: str | None) -> Any:
     """All arrays of a memory in `dtype`, each rounded with its own key."""
-    leaves, treedef = jax.tree.flatten(tree)
-    keys = jax.random.split(key, max(1, len(leaves)))
-    return treedef.unflatten([write(keys[place], x, dtype) for place, x in enumerate(leaves)])
+    return jax.tree.map(lambda key, x: write(key, x, dtype), keys_like(key, tree), tree)

@@ -12,6 +12,7 @@ from jax import lax
 from jaxcompress._compat import platform, varying_axes
 from jaxcompress.ops.matrix_view import low_rank_shape
 from jaxcompress.ops.orthogonal import METHODS, method_of, orthonormal, unit_columns
+from jaxcompress.ops.trees import keys_like
 
 # Up to this rank, P Q^T is a sum of outer products, which XLA fuses into its use. Above, it is a
 # matrix product, which is cheaper to compute but costs a pass over memory.
@@ -87,11 +88,11 @@ def decoded_once(factors: Any) -> Any:
 
 def random_bases(key: jax.Array, shapes: Any) -> Any:
     """Random orthonormal columns; a nearly singular start would cost precision at any rank."""
-    leaves, treedef = jax.tree.flatten(shapes)
-    keys = jax.random.split(key, max(1, len(leaves)))
-    return treedef.unflatten(
-        [orthonormal(jax.random.normal(keys[i], x.shape, x.dtype)) for i, x in enumerate(leaves)]
-    )
+
+    def base(key, x):
+        return orthonormal(jax.random.normal(key, x.shape, x.dtype))
+
+    return jax.tree.map(base, keys_like(key, shapes), shapes)
 
 
 def refresh_columns(key: jax.Array, q: Any) -> Any:

@@ -55,6 +55,12 @@ def widened(tree: Any) -> Any:
     return jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), tree)
 
 
+def keys_like(key: jax.Array, tree: Any) -> Any:
+    """A tree like `tree` with a random key for each array."""
+    leaves, treedef = jax.tree.flatten(tree)
+    return treedef.unflatten(list(jax.random.split(key, max(1, len(leaves))))[: len(leaves)])
+
+
 def merge_masked(like: Any, *parts: Any) -> Any:
     """One tree like `like` from trees that each hold some of its arrays, else `MaskedNode`."""
     masked = [

@@ -22,9 +22,7 @@ class AdaptiveState(NamedTuple):
 
 def given_names(state: Any) -> set[str]:
     """What the rules in a state need from the caller: ``"loss"``, ``"bandwidth"``."""
-    if not (nodes := _nodes(state)):
-        return set()
-    return {name for node in nodes for name in node.given}
+    return {name for node in _nodes(state) for name in node.given}
 
 
 def with_given(state: Any, **values: Any) -> Any:
@@ -98,4 +96,4 @@ _is_adaptive = AdaptiveState.__instancecheck__
 def _nodes(state: Any) -> list[AdaptiveState]:
     """Every state of an `adaptive`, also those inside others."""
     found = [node for node in jax.tree.leaves(state, is_leaf=_is_adaptive) if _is_adaptive(node)]
-    return [one for node in found for one in (node, *_nodes(node.inner))] if found else []
+    return [one for node in found for one in (node, *_nodes(node.inner))]

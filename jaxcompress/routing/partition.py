@@ -76,15 +76,18 @@ def partition(compressors: dict[str, Compressor], labels: Callable[[Any], Any]) 
                 f" {list(compressors)}."
             )
 
+    def keys_of(key):
+        return dict(zip(compressors, jax.random.split(key, max(1, len(compressors))), strict=False))
+
     def init(key, params):
-        keys = dict(zip(compressors, jax.random.split(key, max(1, len(compressors))), strict=False))
+        keys = keys_of(key)
         return {
             label: compressors[label].init(keys[label], part)
             for label, part in parts_of(params).items()
         }
 
     def reduce(key, updates, state, axis_name):
-        keys = dict(zip(compressors, jax.random.split(key, max(1, len(compressors))), strict=False))
+        keys = keys_of(key)
         parts = {
             label: compressors[label].reduce(keys[label], part, state[label], axis_name)
             for label, part in parts_of(updates).items()

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxcompress.base import Compressor, Reduced
 from jaxcompress.collectives.dense import dense
 from jaxcompress.ops.argument_checks import check_stateless
+from jaxcompress.ops.trees import keys_like
 
 
 def linear(project: Callable, lift: Callable, inner: Compressor = dense()) -> Compressor:
@@ -34,10 +35,6 @@ def linear(project: Callable, lift: Callable, inner: Compressor = dense()) -> Co
     """
     check_stateless("linear", inner)
 
-    def keys_for(key, updates):
-        leaves, treedef = jax.tree.flatten(updates)
-        return treedef.unflatten(list(jax.random.split(key, max(1, len(leaves))))[: len(leaves)])
-
     def images(params):
         key = jax.eval_shape(lambda: jax.random.key(0))
         return jax.tree.map(lambda x: jax.eval_shape(project, key, x), params)
@@ -47,7 +44,7 @@ def linear(project: Callable, lift: Callable, inner: Compressor = dense()) -> Co
 
     def reduce(key, updates, state, axis_name):
         map_key, inner_key = jax.random.split(key)
-        keys = keys_for(map_key, updates)
+        keys = keys_like(map_key, updates)
         own = jax.tree.map(project, keys, updates)
         reduced, state = inner.reduce(inner_key, own, state, axis_name)
         sent = jax.tree.map(jnp.subtract, own, reduced.residual)

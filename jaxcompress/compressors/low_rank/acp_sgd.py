@@ -96,24 +96,21 @@ def acp_sgd(rank: int, inner: Compressor = dense(), orthogonalize: str = "auto")
         matrices = as_matrices(updates)
         fresh_key, inner_key = jax.random.split(key)
 
+        def averaged(own, inner_state):
+            reduced, new = inner.reduce(inner_key, own, inner_state, axis_name)
+            factors = reduced.mean, jax.tree.map(jnp.subtract, own, reduced.residual)
+            return reduced, decoded_once(factors) if encodes(inner) else factors, new
+
         def send_left(state):
             basis = orthonormal_tree(refresh_columns(fresh_key, state.q), orthogonalize)
-            own = times(matrices, basis)
-            reduced, new = inner.reduce(inner_key, own, state.inner[0], axis_name)
-            sent = jax.tree.map(jnp.subtract, own, reduced.residual)
-            factors = reduced.mean, sent
-            factors = decoded_once(factors) if encodes(inner) else factors
+            reduced, factors, new = averaged(times(matrices, basis), state.inner[0])
             mean, sent = (product(factor, basis, updates) for factor in factors)
             p = keep_finite(reduced.mean, state.p)
             return result(mean, sent, reduced), state._replace(p=p, inner=(new, state.inner[1]))
 
         def send_right(state):
             basis = orthonormal_tree(refresh_columns(fresh_key, state.p), orthogonalize)
-            own = transposed_times(matrices, basis)
-            reduced, new = inner.reduce(inner_key, own, state.inner[1], axis_name)
-            sent = jax.tree.map(jnp.subtract, own, reduced.residual)
-            factors = reduced.mean, sent
-            factors = decoded_once(factors) if encodes(inner) else factors
+            reduced, factors, new = averaged(transposed_times(matrices, basis), state.inner[1])
             mean, sent = (product(basis, factor, updates) for factor in factors)
             q = keep_finite(reduced.mean, state.q)
             return result(mean, sent, reduced), state._replace(q=q, inner=(state.inner[0], new))
