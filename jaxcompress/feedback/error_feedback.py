@@ -123,12 +123,10 @@ def error_feedback(
         return ErrorFeedbackState(error, inner.init(key, like_memory(params)), rate)
 
     def reduce(key, updates, state, axis_name):
-        factor, rate = next_rate(learning_rate, state.rate)
+        factor, rate = next_rate(learning_rate, state.rate, decay)
         before = read(state.error.value.arrays)
-        if factor is not None:
-            before = jax.tree.map(lambda error: factor * error, before)
         carried = jax.tree.map(
-            lambda x, error: x + (error if decay == 1 else decay * error), updates, before
+            lambda x, error: x + (error if factor is None else factor * error), updates, before
         )
         reduced, inner_state = inner.reduce(key, carried, state.inner, axis_name)
         error = jax.tree.map(where_finite, reduced.residual, before)

@@ -31,13 +31,13 @@ def first_rate() -> Rate:
     return Rate(jnp.float32(0), jnp.int32(0))
 
 
-def next_rate(schedule: Callable | None, rate: Any) -> tuple[Any, Any]:
-    """The factor of the memory in this step, None without a schedule, and the next `Rate`."""
+def next_rate(schedule: Callable | None, rate: Any, decay: int | float) -> tuple[Any, Any]:
+    """The factor of the memory in this step, None for 1, and the next `Rate`."""
     if schedule is None:
-        return None, rate
+        return (None if decay == 1 else decay), rate
     now = jnp.asarray(schedule(rate.count), jnp.float32)
     both = (now > 0) & (rate.last > 0)
-    factor = jnp.where(both, rate.last / jnp.where(both, now, 1), 1)
+    factor = decay * jnp.where(both, rate.last / jnp.where(both, now, 1), 1)
     return factor, Rate(jnp.where(now > 0, now, rate.last), rate.count + 1)
 
 

@@ -257,18 +257,6 @@ def test_a_rescaled_memory_is_one_in_units_of_parameters():
     assert np.abs(moved - unscaled).max() > 0.01
 
 
-def test_what_stays_after_a_step_that_is_not_finite_is_rescaled_too():
-    rates = np.array([1.0, 0.25])
-    compressor = error_feedback(
-        top_k(0.25), decay=0.5, learning_rate=lambda step: jnp.asarray(rates)[step]
-    )
-    state = run(compressor, random_updates(0, VECTOR), first_state(compressor, VECTOR)).state
-    before = np.asarray(state.error.value.arrays["x"])
-    bad = jax.tree.map(lambda x: x * jnp.nan, random_updates(1, VECTOR))
-    after = run(compressor, bad, state).state
-    np.testing.assert_array_equal(after.error.value.arrays["x"], 4 * before)
-
-
 def test_nothing_is_remembered_where_everything_is_sent():
     compressor, params = error_feedback(dense()), awkward_tree()
     outcome = run(compressor, random_updates(0, params), first_state(compressor, params))

@@ -86,7 +86,7 @@ def test_a_group_that_is_not_finite_is_seen_and_others_are_not_touched(value):
 def test_group_is_a_number_of_entries():
     with pytest.raises(
         ValueError,
-        match="group is the number of entries that share a scale, an integer from 1 to",
+        match="group is the number of entries that share a scale, an integer of at least 1; got",
     ):
         int8(group=0)
 
