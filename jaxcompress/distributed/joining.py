@@ -26,15 +26,15 @@ def initialize_processes(
     Open MPI, Cloud TPU, and Kubernetes if ``jax[k8s]`` is installed. If it finds none, the process
     stays alone.
 
-    With ``JAX_PLATFORMS=cpu``, on Linux, this thread and those that it starts get the scheduling
-    policy ``SCHED_BATCH``, unless they have another one already. Otherwise gloo's thread may
-    interrupt one that holds gloo's lock, and polls until its time slice ends. glibc also keeps the
-    memory of freed arrays for the next ones, in one heap for all threads, unless
-    ``MALLOC_ARENA_MAX``, ``MALLOC_TRIM_THRESHOLD_`` or a similar variable is set. Otherwise the
-    kernel would provide and clear large arrays page by page in every step. The process then never
-    shrinks below its largest size. After a compilation of more than a second, the free blocks that
-    it has left are taken for good, so that no step searches them; their pages go back to the
-    kernel.
+    With ``JAX_PLATFORMS=cpu``, on Linux, it makes two settings, unless `num_processes` is 1. This
+    thread and those that it starts get the scheduling policy ``SCHED_BATCH``, unless they have
+    another one already. Otherwise gloo's thread may interrupt one that holds gloo's lock, and polls
+    until its time slice ends. And glibc keeps the memory of freed arrays for the next ones, in one
+    heap for all threads, unless ``MALLOC_ARENA_MAX``, ``MALLOC_TRIM_THRESHOLD_`` or a similar
+    variable is set. Otherwise the kernel would provide and clear large arrays page by page in every
+    step. The process then never shrinks below its largest size. After a compilation of more than a
+    second, the free blocks that it has left are taken for good, so that no step searches them;
+    their pages go back to the kernel.
 
     Args:
       coordinator: ``"HOST:PORT"`` of process 0.
@@ -56,13 +56,13 @@ def initialize_processes(
     given = (coordinator, num_processes, process_id)
     if any(one is not None for one in given):
         _check_processes(coordinator, num_processes, process_id)
+        if num_processes == 1:
+            return joined_processes()
+        if process_id == 0:
+            _check_port(str(coordinator))
     if jax.config.values["jax_platforms"] == "cpu" and sys.platform == "linux":
         no_interruptions()
         keep_freed_memory()
-    if num_processes == 1:
-        return joined_processes()
-    if process_id == 0:
-        _check_port(str(coordinator))
     try:
         _join(given, join_timeout, heartbeat_timeout)
     except ValueError as error:
