@@ -26,7 +26,7 @@ from train.optimizer import local_momentum, make_optimizer, make_schedule
 from train.planning import planned_compressor
 from train.processes import Mesh, axes_of_rows, is_sharded, raise_on_all_processes, workers_of
 from train.program import Program, TrainState, build_program, count_bytes
-from train.progress import History, Progress, check_data, check_divergence
+from train.progress import History, Pace, Progress, check_data, check_divergence
 from train.restoring import restore_state
 from train.sharding import init_on_mesh
 from train.signals import InterruptedRunError, ReceivedSignal, record_signals
@@ -161,8 +161,7 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
 
         # Loop: what is due after a step is saved last, so that a checkpoint includes all of it.
         received = at_exit.enter_context(record_signals(earlier_signal))
-        started = logged_at = time.monotonic()
-        logged_step, tested = progress.step, {}
+        started, tested, pace = time.monotonic(), {}, Pace(progress.step)
         under_way: collections.deque[dict[str, jax.Array]] = collections.deque()
         for step in range(progress.step + 1, plan.total + 1):
             # The host is two steps ahead, so that the watchdog sees a step that does not end.
@@ -183,7 +182,6 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                 train_loss, accuracy = history.mean((step - 1) % plan.log_every + 1)
                 # A skipped step leaves the schedule where it is, unless there is a period.
                 scheduled = step - 1 - (0 if config.period else history.skipped())
-                now = time.monotonic()
                 values = {
                     "epoch": step / plan.per_epoch,
                     "train_loss": train_loss,
@@ -193,21 +191,23 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                     "skipped_steps": history.skipped(),
                     **compression_metrics(state.opt_state),
                     **link.metrics(),
-                    "steps_per_second": (step - logged_step) / (now - logged_at),
+                    "steps_per_second": pace.read(step),
                 }
-                logged_at, logged_step = now, step
                 reporter.write(step, values)
                 check_divergence(history, step, config, checkpoints)
             if plan.is_due(step, plan.verify_every):
                 watchdog.pause()
                 check_replicas(state, mesh, step, checkpoints)
+                pace.restart(step)
             if plan.is_due(step, plan.eval_every):
                 watchdog.pause()
                 tests = test_batches(dataset, config.batch_size, *process)
                 tested = evaluate(state.params, state.shared_stats(), tests)
                 reporter.write(step, tested)
+                pace.restart(step)
             if plan.is_due(step, plan.save_every) and step < plan.total:
                 save(step)
+                pace.restart(step)
             if (number := received.to_stop_now()) is not None and step < plan.total:
                 raise stopped(step, number, checkpoints, save)
         # Saved with the last checkpoint, so that starting the run again gives the same summary.

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import statistics
+import time
 from typing import Any
 
 import jax
@@ -34,6 +35,24 @@ class Progress:
     dataset: str | None = None  # its fingerprint; None at the start, and from older versions
     # of JAX and of the packages, with which the last part of the run was made; empty like `dataset`
     numeric_settings: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+class Pace:
+    """The steps per second of training, without evaluations and checkpoints."""
+
+    def __init__(self, step: int):
+        """Begins after `step`."""
+        self.restart(step)
+
+    def restart(self, step: int) -> None:
+        """Begins again after `step`, as after an evaluation."""
+        self._step, self._began = step, time.monotonic()
+
+    def read(self, step: int) -> float:
+        """The mean from the last beginning to `step`, which is the next one."""
+        steps, seconds = step - self._step, time.monotonic() - self._began
+        self.restart(step)
+        return steps / seconds
 
 
 class History:

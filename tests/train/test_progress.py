@@ -1,17 +1,27 @@
 """The history of a run: its means, skipped steps, and when it has diverged."""
 
 import math
+import time
 
 import pytest
 
 from train.config import Config
 from train.errors import DivergedError, InputError
-from train.progress import History, Progress, check_data, check_divergence
+from train.progress import History, Pace, Progress, check_data, check_divergence
 
 
 def history(*rows):
     """Of these losses, accuracies and whether the step was applied."""
     return History(9, [list(map(float, row)) for row in rows], skipped=0)
+
+
+def test_the_pace_is_of_steps_alone(monkeypatch):
+    times = iter([10.0, 12.0, 12.0, 100.0, 101.0, 101.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(times))
+    pace = Pace(40)
+    assert pace.read(50) == 5.0
+    pace.restart(53)  # after an evaluation
+    assert pace.read(60) == 7.0
 
 
 def test_an_applied_step_whose_loss_is_not_finite_is_named():
