@@ -10,7 +10,7 @@ from optax import Updates
 
 from jaxcompress._compat import automatic_axes, is_varying, may_differ
 from jaxcompress.base import AxisName, Compressor
-from jaxcompress.ops.argument_checks import check_integer, shown
+from jaxcompress.ops.argument_checks import UNBOUNDED, check_integer, shown
 from jaxcompress.ops.trees import path_text, shapes_by_path
 
 
@@ -46,7 +46,7 @@ def check_arguments(
             "bucket_bytes is the size of the gradients of one bucket, at least 1; got"
             f" {shown(bucket_bytes)}."
         )
-    check_integer("seed", seed, 0, most=2**63 - 1)
+    check_integer("seed", seed, 0, most=UNBOUNDED)
 
 
 def _is_real(value: Any) -> bool:

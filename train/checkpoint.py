@@ -24,7 +24,7 @@ import orbax.checkpoint as ocp
 
 import jaxcompress
 from train.checksums import find_damage, is_complete, write_checksums
-from train.errors import FaultError, InputError, file_access
+from train.errors import InputError, file_access
 from train.processes import broadcast_from_main, is_main_process, raise_on_all_processes
 
 _NO_CHECKPOINT = -1
@@ -110,7 +110,7 @@ class Checkpoints:
                 if is_main_process():
                     write_checksums(self._folder / str(step))
         except Exception as error:
-            if jaxcompress.is_connection_error(error) or isinstance(error, InputError | FaultError):
+            if jaxcompress.is_connection_error(error) or isinstance(error, InputError):
                 raise
             # Orbax and its storage have errors of many types for a full disk or a missing folder.
             raise InputError(
@@ -118,8 +118,9 @@ class Checkpoints:
                 f" {summarized(error)}. {describe_newest(self)}"
             ) from error
         self.newest_step = step
-        if is_main_process():
-            remove_all_but(self._folder, self._keep)
+        with raise_on_all_processes(), self._access():
+            if is_main_process():
+                remove_all_but(self._folder, self._keep)
 
     def _access(self):
         """Turns an `OSError` of the body into an `InputError` that names the folder."""

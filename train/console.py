@@ -196,6 +196,10 @@ class Reporter:
         self._log.write(step, values)
         self._display.line(self._text(step, values))
 
+    def flush(self) -> None:
+        """Makes all metrics visible to readers of the log files."""
+        self._log.flush()
+
     def finish(self, summary: Summary) -> None:
         """Prints the summary of a run that has just ended, below the bar."""
         self._display.close()

@@ -144,14 +144,14 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                 watchdog.pause()
                 check_divergence(history, step, config, checkpoints)
                 check_replicas(state, mesh, step, checkpoints)
-                seconds = progress.seconds + time.monotonic() - started
+                reporter.flush()
                 reached = Progress(
                     step=step,
                     data=batches.get_state(),
                     history=history.read(),
                     skipped=history.skipped(),
                     bytes_sent=bytes_until(step),
-                    seconds=seconds,
+                    seconds=progress.seconds + time.monotonic() - started,
                     summary=summary,
                     dataset=identity,
                     numeric_settings=jaxcompress.numeric_settings(),
@@ -195,19 +195,17 @@ def train(config: Config, earlier_signal: ReceivedSignal | None = None) -> Summa
                 }
                 reporter.write(step, values)
                 check_divergence(history, step, config, checkpoints)
-            if plan.is_due(step, plan.verify_every):
-                watchdog.pause()
-                check_replicas(state, mesh, step, checkpoints)
-                pace.restart(step)
-            if plan.is_due(step, plan.eval_every):
-                watchdog.pause()
-                tests = test_batches(dataset, config.batch_size, *process)
-                tested = evaluate(state.params, state.shared_stats(), tests)
-                reporter.write(step, tested)
-                pace.restart(step)
-            if plan.is_due(step, plan.save_every) and step < plan.total:
-                save(step)
-                pace.restart(step)
+            with pace.paused():
+                if plan.is_due(step, plan.verify_every):
+                    watchdog.pause()
+                    check_replicas(state, mesh, step, checkpoints)
+                if plan.is_due(step, plan.eval_every):
+                    watchdog.pause()
+                    tests = test_batches(dataset, config.batch_size, *process)
+                    tested = evaluate(state.params, state.shared_stats(), tests)
+                    reporter.write(step, tested)
+                if plan.is_due(step, plan.save_every) and step < plan.total:
+                    save(step)
             if (number := received.to_stop_now()) is not None and step < plan.total:
                 raise stopped(step, number, checkpoints, save)
         # Saved with the last checkpoint, so that starting the run again gives the same summary.

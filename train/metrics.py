@@ -60,6 +60,10 @@ def to_json(values: Any) -> str:
     return json.dumps(finite)
 
 
+# At least so often readers of TensorBoard's events see the latest.
+FLUSH_SECONDS = 10.0
+
+
 class MetricsLog:
     """Writes ``metrics.jsonl`` and TensorBoard events into a folder; nothing without a folder."""
 
@@ -72,11 +76,12 @@ class MetricsLog:
         with file_access(f"workdir {str(workdir)!r}"):
             drop_lines_after(path, step)
             self._lines = path.open("a", encoding="utf-8")
+            self._folder = workdir
             folder = workdir / "tensorboard"
             folder.mkdir(exist_ok=True)
             # Not `SummaryWriter`: its thread ends at the first failed write, and `add_scalar` would
             # wait for the thread forever.
-            self._events = EventsWriter(str(folder / "events"))
+            self._events, self._flushed = EventsWriter(str(folder / "events")), time.monotonic()
             # TensorBoard then hides later events of an earlier part of the run.
             self._add_event(step + 1, session_log=SessionLog(status=SessionLog.START))
 
@@ -84,12 +89,22 @@ class MetricsLog:
         """Adds the values of one step."""
         if self._lines is None or self._events is None:
             return
-        # Flushed, so that the log is never behind a checkpoint, however the run ends.
-        with file_access(f"metrics file {self._lines.name!r}"):
+        with file_access(f"metrics in {str(self._folder)!r}"):
             print(to_json({"step": step, **values}), file=self._lines, flush=True)
             for name, value in values.items():
                 self._add_event(step, summary=scalar(name, value))
-            self._events.flush()
+        if time.monotonic() - self._flushed > FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Makes readers see all events. Before a checkpoint, so that they are never behind it.
+
+        It waits for the disk, unlike the lines of JSON, which are flushed one by one.
+        """
+        if self._events is not None:
+            with file_access(f"metrics in {str(self._folder)!r}"):
+                self._events.flush()
+            self._flushed = time.monotonic()
 
     def _add_event(self, step: int, **what: Any) -> None:
         assert self._events is not None

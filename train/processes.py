@@ -13,7 +13,7 @@ from jax.experimental import multihost_utils
 
 import jaxcompress
 from train.config import Config
-from train.errors import FaultError, user_input
+from train.errors import FaultError, InputError, user_input
 from train.process_rules import check_workers
 
 Mesh = jax.sharding.Mesh | jaxcompress.VirtualMesh
@@ -142,8 +142,7 @@ def raise_on_all_processes() -> Iterator[None]:
     if own is not None:
         raise own
     if failed.any():
-        # No bad input: the supervisor takes the code of the process that has the reason.
-        raise FaultError(
+        raise InputError(
             f"process {failed.argmax()} cannot go on; see its standard error for the reason."
         )
 

@@ -1,9 +1,11 @@
 """How far a run has come: everything about it that is not an array on a device."""
 
+import contextlib
 import dataclasses
 import math
 import statistics
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -42,16 +44,20 @@ class Pace:
 
     def __init__(self, step: int):
         """Begins after `step`."""
-        self.restart(step)
-
-    def restart(self, step: int) -> None:
-        """Begins again after `step`, as after an evaluation."""
         self._step, self._began = step, time.monotonic()
 
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """The seconds of the body do not count."""
+        paused = time.monotonic()
+        yield
+        self._began += time.monotonic() - paused
+
     def read(self, step: int) -> float:
-        """The mean from the last beginning to `step`, which is the next one."""
-        steps, seconds = step - self._step, time.monotonic() - self._began
-        self.restart(step)
+        """The mean of the steps after the last reading, up to `step`."""
+        steps, now = step - self._step, time.monotonic()
+        seconds = now - self._began
+        self._step, self._began = step, now
         return steps / seconds
 
 

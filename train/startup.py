@@ -244,7 +244,8 @@ def find_progress(
         may_differ = ["workers"] + ["compressor"] * (settings["compressor"] == AUTO)
         check_same_run(workdir, saved, settings | {field: saved[field] for field in may_differ})
     progress = Progress(**record["progress"])
-    if is_main_process() and (changed := changes(progress.numeric_settings)):
+    changed = changes(progress.numeric_settings) if progress.summary is None else ""
+    if changed and is_main_process():
         print(f"numbers may differ slightly after resuming: {changed}", file=sys.stderr)
     return progress, saved
 

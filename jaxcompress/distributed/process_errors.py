@@ -26,7 +26,7 @@ def exit_at_once(error: BaseException) -> None:
 def is_connection_error(error: BaseException) -> bool:
     """Whether `error` says that another process could not be reached, and not a bug of this one."""
     # The errors of files name paths, which may have any words.
-    of_file = isinstance(error, OSError)
+    of_file = isinstance(error, OSError) or isinstance(error.__cause__, OSError)
     return not of_file and any(sign in str(error)[:200] for sign in _CONNECTION_SIGNS)
 
 

@@ -11,7 +11,6 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jax.tree_util import KeyPath
 
-from jaxcompress._compat import automatic_axes
 from jaxcompress.distributed.shard_checks import (
     axes_of,
     check_model_axes,
@@ -240,8 +239,8 @@ def _mesh(shardings: Any) -> Mesh:
 
 def _model_axes(groups: Iterable[tuple[str, ...]]) -> frozenset[str]:
     """The axes of the mesh around a step that are not those of its workers."""
-    model = frozenset(automatic_axes())
     mesh = jax.sharding.get_abstract_mesh()
+    model = frozenset(mesh.axis_names) - frozenset(mesh.manual_axes)
     for axes in groups:
         if missing := set(axes).difference(mesh.axis_names):
             raise ValueError(

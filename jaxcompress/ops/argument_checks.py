@@ -26,8 +26,10 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-# Steps and sizes are counted in int32.
+# Steps, and most sizes, are int32 in a step.
 _LARGEST = 2**31 - 1
+# For numbers that stay in Python.
+UNBOUNDED = 2**63 - 1
 
 
 def check_integer(
@@ -126,8 +128,8 @@ def check_sparsifies(outer: str, inner: Compressor) -> None:
 def check_schedule(text: str, schedule: Any, kind: Any, advice: str = "") -> None:
     """ValueError that begins with `text` unless `schedule` maps a count of steps to one number.
 
-    The number is of `kind`, ``jnp.integer`` or ``jnp.floating``. A schedule that reads a mesh axis
-    passes: it cannot be called here.
+    The number is of `kind`, ``jnp.integer`` or ``jnp.floating``. An index may read a mesh axis,
+    which is not bound here; then it is not checked.
     """
     cause, found = None, ""
     if callable(schedule) and not isinstance(schedule, Compressor):
@@ -136,10 +138,14 @@ def check_schedule(text: str, schedule: Any, kind: Any, advice: str = "") -> Non
                 lambda count: jnp.asarray(schedule(count)), jax.ShapeDtypeStruct((), jnp.int32)
             )
         except NameError:
+            if kind is not jnp.integer:
+                raise
             return
         except TypeError as error:
             cause, why = error, str(error).partition("\n")[0]
-            found = f", which fails for a count inside jit, where jnp.where replaces if: {why}"
+            traced = isinstance(error, jax.errors.ConcretizationTypeError)
+            where = " inside jit, where jnp.where replaces if" if traced else ""
+            found = f", which fails for a count{where}: {why}"
         else:
             if number.shape == () and jnp.issubdtype(number.dtype, kind):
                 return

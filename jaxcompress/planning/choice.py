@@ -150,7 +150,7 @@ class Plan:
         return "\n".join([about, head, *rows, self.reason()])
 
     def reason(self) -> str:
-        """The choice in a sentence, and the fastest option that keeps too little."""
+        """The choice in a sentence, and what would be chosen if it kept enough."""
         return self._why() + self._excluded()
 
     def _why(self) -> str:
@@ -173,11 +173,10 @@ class Plan:
         return text
 
     def _excluded(self) -> str:
-        """The fastest option that keeps too little, if it is faster than the choice."""
-        fastest = min(self.options, key=lambda one: one.step_ms)
-        if self._allows(fastest):
+        other = dataclasses.replace(self, least_kept=0.0).chosen
+        if other is self.chosen:
             return ""
         return (
-            f" {fastest.compressor!r} is faster, and excluded: a first step keeps"
-            f" {fastest.kept:.2f} of the gradient, and least_kept is {self.least_kept:g}."
+            f" {other.compressor!r} is faster, and excluded: a first step keeps {other.kept:.3f} of"
+            f" the gradient, and least_kept is {self.least_kept:g}."
         )

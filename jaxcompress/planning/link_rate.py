@@ -11,7 +11,7 @@ from jaxcompress.base import AxisName
 from jaxcompress.distributed.agreed_numbers import agreed
 from jaxcompress.distributed.placement import number_of_workers
 from jaxcompress.distributed.virtual import AnyMesh, VirtualMesh
-from jaxcompress.ops.argument_checks import check_integer
+from jaxcompress.ops.argument_checks import UNBOUNDED, check_integer
 from jaxcompress.planning.measure import collective_program
 
 SMALL_BYTES = 4096
@@ -50,7 +50,7 @@ def measure_bandwidth(
       >>> measure_bandwidth(data_mesh(1))
       inf
     """
-    check_integer("size_bytes", size_bytes, 2 * SMALL_BYTES, "the size of an all-reduce")
+    check_integer("size_bytes", size_bytes, 2 * SMALL_BYTES, "the size of an all-reduce", UNBOUNDED)
     check_integer("repeats", repeats, 1, "the number of all-reduces of each size")
     if isinstance(mesh, AbstractMesh):
         raise ValueError("measure_bandwidth needs devices; got a mesh without hardware.")

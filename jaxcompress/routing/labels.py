@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from jaxcompress.base import parseable
-from jaxcompress.ops.argument_checks import check_integer
+from jaxcompress.ops.argument_checks import UNBOUNDED, check_integer
 from jaxcompress.ops.trees import path_text
 
 
@@ -71,7 +71,7 @@ def by_shape(min_axes: int = 2, min_size: int = 1) -> Callable[[Any], Any]:
       {'bias': 'rest', 'kernel': 'matrix'}
     """
     for name, value in (("min_axes", min_axes), ("min_size", min_size)):
-        check_integer(name, value, 0)
+        check_integer(name, value, 0, most=UNBOUNDED)
     return lambda tree: jax.tree.map(
         lambda x: "matrix" if x.ndim >= min_axes and x.size >= min_size else "rest", tree
     )
@@ -100,9 +100,11 @@ def by_size(small: int, large: int | None = None) -> Callable[[Any], Any]:
       >>> by_size(10, large=1000)(params)
       {'bias': 'small', 'kernel': 'rest', 'table': 'large'}
     """
-    check_integer("small", small, 0, "the entries from which an array is no longer small")
+    meaning = "the entries from which an array is no longer small"
+    check_integer("small", small, 0, meaning, UNBOUNDED)
     if large is not None:
-        check_integer("large", large, small, "the entries from which an array is large")
+        meaning = "the entries from which an array is large"
+        check_integer("large", large, small, meaning, UNBOUNDED)
 
     def label(x):
         if x.size < small:

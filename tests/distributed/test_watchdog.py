@@ -99,7 +99,11 @@ def test_connection_errors_are_told_from_others():
         assert is_connection_error(ValueError(message))
         assert not is_connection_error(ValueError("a long message " * 20 + message))
     assert not is_connection_error(ValueError("shapes (3,) and (4,) do not fit"))
-    assert not is_connection_error(OSError(28, "No space left on device", "runs/NCCL/1"))
+    full = OSError(28, "No space left on device", "runs/NCCL/1")
+    assert not is_connection_error(full)
+    wrapped = ValueError(f"workdir cannot be used: {full}")
+    wrapped.__cause__ = full
+    assert not is_connection_error(wrapped)
 
 
 BLOCKS = """

@@ -97,7 +97,7 @@ def test_shares_of_a_group_without_scale_are_zero():
 
 
 def test_group_is_at_least_one():
-    with pytest.raises(ValueError, match="group .* an integer of at least 1; got 0"):
+    with pytest.raises(ValueError, match=r"group .* an integer of at least 1; got 0"):
         check_group(0)
 
 

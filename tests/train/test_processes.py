@@ -18,7 +18,7 @@ from train_helpers import (
 from benchmarks.faults.saved import saved_arrays
 from train.__main__ import main
 from train.config import Config
-from train.errors import EXIT_CODE_FAULT, FaultError
+from train.errors import EXIT_CODE_FAULT, InputError
 from train.loop import train as run_here
 from train.processes import raise_on_all_processes, waiting_line
 
@@ -156,7 +156,7 @@ def test_error_of_another_process_ends_this_one(monkeypatch):
     monkeypatch.setattr(
         multihost_utils, "process_allgather", lambda failed: np.array([failed, True])
     )
-    with pytest.raises(FaultError, match="process 1 cannot go on"), raise_on_all_processes():
+    with pytest.raises(InputError, match="process 1 cannot go on"), raise_on_all_processes():
         pass
 
 
@@ -166,7 +166,7 @@ def test_folder_that_only_one_process_cannot_use_ends_both(tmp_path):
     (tmp_path / "metrics.jsonl").mkdir()
     arguments = (*TWO_EPOCHS, "--workdir", str(tmp_path))
     main, other = train_together(arguments, arguments)
-    assert (main.returncode, other.returncode) == (2, 75)
+    assert (main.returncode, other.returncode) == (2, 2)
     assert "Is a directory" in main.stderr
     assert "process 0 cannot go on" in other.stderr
 
@@ -175,7 +175,7 @@ def test_workdirs_that_are_not_shared_are_reported(tmp_path):
     main, other = train_together(
         *[(*TWO_EPOCHS, "--workdir", str(tmp_path / name)) for name in ("a", "b")]
     )
-    assert (main.returncode, other.returncode) == (75, 2)
+    assert (main.returncode, other.returncode) == (2, 2)
     assert "process 1 cannot go on" in main.stderr
     assert "is not the folder that process 0 writes" in other.stderr
 

@@ -4,11 +4,12 @@ import dataclasses
 
 import jax
 import pytest
-from train_helpers import ALONE, REPOSITORY, finish, start, summary_of
+from train_helpers import ALONE, REPOSITORY, StopAfter, finish, start, summary_of
 
 import jaxcompress
 from train.config import Config
 from train.loop import train
+from train.signals import InterruptedRunError
 from train.startup import has_choices, saved_settings
 
 MINE = """
@@ -56,12 +57,14 @@ def test_a_compressor_with_choices_ends_with_its_last(compressor, choices):
 
 def test_a_resumed_run_names_the_settings_of_jax_that_have_changed(tmp_path, capsys):
     run = Config(**ALONE, workdir=str(tmp_path), workers=8, epochs=0.2)
-    train(run)
+    with pytest.raises(InterruptedRunError):
+        train(run, StopAfter(1))
     assert "numbers may differ" not in capsys.readouterr().err
     before = jax.config.jax_default_matmul_precision
     try:
         jax.config.update("jax_default_matmul_precision", "float32")
         train(run)
+        train(run)  # which has finished
     finally:
         jax.config.update("jax_default_matmul_precision", before)
     (line,) = [each for each in capsys.readouterr().err.splitlines() if "numbers may" in each]
