@@ -12,7 +12,7 @@ plan is made, and then real steps are taken with every option. No step was seen 
 columns:
 
 - `predicted_ms`, `measured_ms`: of a whole step; measured is the median of 10, the options in turn.
-- `kept`: the share of a first gradient that is sent.
+- `kept`: the share of a gradient that is sent.
 - `excluded`: 1 if that is less than `least_kept`; the plan then does not choose the option.
 - `chosen`: 1 for the plan's choice.
 
@@ -172,7 +172,7 @@ def readme(rows: list[Row]) -> str:
         "MB sent": lambda row: f"{int(row['sent_bytes']) / 1e6:.2f}",
         "predicted ms": lambda row: f"{float(row['predicted_ms']):.0f}",
         "measured ms": lambda row: f"{measured_ms(row):.0f}",
-        "kept of a first gradient": lambda row: row["kept"],
+        "kept of the gradient": lambda row: row["kept"],
     }
     return markdown(
         [

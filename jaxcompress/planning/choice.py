@@ -177,6 +177,6 @@ class Plan:
         if other is self.chosen:
             return ""
         return (
-            f" {other.compressor!r} is faster, and excluded: a first step keeps {other.kept:.3f} of"
-            f" the gradient, and least_kept is {self.least_kept:g}."
+            f" {other.compressor!r} is faster, and excluded: a step keeps {other.kept:.3f} of the"
+            f" gradient, and least_kept is {self.least_kept:g}."
         )

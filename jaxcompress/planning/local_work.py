@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.extend.core import ClosedJaxpr
@@ -14,6 +15,7 @@ from jax.sharding import PartitionSpec as P
 from jaxcompress.base import Compressor
 from jaxcompress.distributed.agreed_numbers import agreed, agreed_milliseconds
 from jaxcompress.distributed.loss_function import checked, with_extra
+from jaxcompress.feedback.memories import is_memory
 from jaxcompress.ops.trees import energy
 from jaxcompress.planning.without_network import without_network
 from jaxcompress.transform import compress
@@ -93,8 +95,9 @@ def on_each(
 def kept_energy(
     compressor: Compressor, grads: Any, devices: Sequence[Any], axes: tuple[str, ...]
 ) -> float:
-    """The least ``1 - |g - sent|² / |g|²`` over kinds of arrays, in a first step without a memory.
+    """The least ``1 - |g - sent|² / |g|²`` over kinds of arrays, in a step without a memory.
 
+    It is the second step on one gradient: low rank begins with random factors.
     Arrays with equally many axes are of one kind: matrices have 2, norms and biases 1. What travels
     dense keeps 1, by the default of `compress`. Rounding without bias may lose more than there was,
     and keeps less than 0. The least over all processes, each with its own gradient. ValueError if
@@ -103,7 +106,13 @@ def kept_energy(
     optimizer = compress(compressor, axes)
 
     def energies(grads):
-        sent = optimizer.update(grads, optimizer.init(grads))[0]
+        _, state = optimizer.update(grads, optimizer.init(grads))
+        empty = jax.tree.map(
+            lambda node: jax.tree.map(jnp.zeros_like, node) if is_memory(node) else node,
+            state,
+            is_leaf=is_memory,
+        )
+        sent, _ = optimizer.update(grads, empty)
         lost = jax.tree.map(lambda x, y: energy(x - y), grads, sent)
         return jax.tree.leaves(lost), [energy(x) for x in jax.tree.leaves(grads)]
 

@@ -50,8 +50,8 @@ def test_a_floor_of_what_is_kept_excludes():
     assert floor.compressor is DENSE.compressor
     assert "no option that keeps at least 0.5 is 5% faster" in floor.reason()
     assert floor.reason().endswith(
-        f" {TOP!r} is faster, and excluded: a first step keeps 0.200 of the gradient, and"
-        " least_kept is 0.5."
+        f" {TOP!r} is faster, and excluded: a step keeps 0.200 of the gradient, and least_kept is"
+        " 0.5."
     )
     assert "excluded" not in plan_of(DENSE, HALF, least_kept=0.5).reason()
     hardly = STRONG._replace(network_ms=0, update_ms=30.0, compressor=jc.sign())

@@ -75,6 +75,17 @@ def test_kept_is_the_energy_that_a_selection_sends(axes):
     )
 
 
+def test_low_rank_keeps_what_it_keeps_after_its_random_start():
+    left, right = (
+        np.linalg.qr(np.random.default_rng(seed).standard_normal((200, 200)))[0] for seed in (0, 1)
+    )
+    singular = 0.9 ** np.arange(200)
+    matrix = {"matrix": jnp.asarray((left * singular) @ right, jnp.float32)}
+    best = np.sum(singular[:4] ** 2) / np.sum(singular**2)
+    for compressor in (power_sgd(4), error_feedback(power_sgd(4))):
+        assert 0.85 * best < kept_energy(compressor, matrix, ONE, ("data",)) < best
+
+
 def test_the_worst_kind_of_array_counts():
     vector = jnp.where(jnp.arange(2000) < 200, 1.0, 0.0)
     both = GRADS | {"vector": vector, "short": jnp.ones(3), "zero": jnp.zeros((4, 4, 4))}
