@@ -57,7 +57,7 @@ def plan(
     gradient_ms: float | None = None,
     candidates: Iterable[Compressor] = CANDIDATES,
     overlap: float = 0.0,
-    least_kept: float = 0.5,
+    least_kept: float = 0.2,
     network_share: float = 0.1,
     micro_batches: int = 1,
     repeats: int = 5,
