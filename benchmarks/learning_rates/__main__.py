@@ -24,7 +24,7 @@ from benchmarks.common.environment import environment
 from benchmarks.common.pages import markdown, write_page
 from benchmarks.common.results import Results, Row, position
 from benchmarks.common.training_run import summary
-from benchmarks.learning_rates.table import ON_VALIDATION, PAGE, scored_on, table, where
+from benchmarks.learning_rates.table import PAGE, table, where
 from benchmarks.learning_rates.tuning import TUNINGS
 
 
@@ -59,12 +59,12 @@ def main(options: Options) -> None:
                 continue
             for seed in options.seeds:
                 arguments = (tuning.config, "--learning-rate", str(rate), "--seed", str(seed))
-                ran = summary([*arguments, *ON_VALIDATION])
+                ran = summary([*arguments, "--evaluate-on", "validation"])
                 row = {"group": group, "learning_rate": rate, "seed": seed, **about, **ran}
                 RESULTS.save([row])
                 print(f"{group} {rate}: {ran[tuning.measure]}", flush=True)
     if rows := RESULTS.read():
-        page = PAGE.format(table=markdown(table(rows)), where=where(rows), split=scored_on(rows))
+        page = PAGE.format(table=markdown(table(rows)), where=where(rows))
         write_page("learning-rates.md", page)
         print(markdown(table(rows)))
 
