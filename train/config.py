@@ -51,7 +51,7 @@ class Config:
     compressor: str = "dense()"
     """How gradients are compressed and averaged, for example "error_feedback(top_k(0.01))"; dense()
     does not compress. auto prints a plan of measured links and steps. Of the compressors that keep
-    half of a first gradient and are within 5 % of the fastest, it takes the one that keeps most.
+    a fifth of a gradient and are within 5 % of the fastest, it takes the one that keeps most.
     """
     compressor_modules: tuple[str, ...] = ()
     """Python modules with compressors of your own, which compressor may name: with mine it may be
