@@ -9,9 +9,10 @@
     --only mnist --compressor "dense()" "error_feedback(top_k(0.01))"    some compressors of these
 
 Each run is its own process. Its row in results/training.csv has the command and the summary that
-the process prints. docs/results.md shows all rows, and the README's table the main ones. Several
-seeds become mean ± standard deviation, and differences to dense runs of the same seeds mean ±
-standard error. The plot, results/training.png, shows test error and perplexity against bytes.
+the process prints. A run that this commit has measured is not repeated. docs/results.md shows all
+rows, and the README's table the main ones. Several seeds become mean ± standard deviation, and
+differences to dense runs of the same seeds mean ± standard error. The plot, results/training.png,
+shows test error and perplexity against bytes.
 """
 
 import dataclasses
@@ -63,6 +64,9 @@ def main(options: Options) -> None:
         if options.compressor and expression(run) not in options.compressor:
             continue
         for seed in options.seeds:
+            named = {"config": run.config, "compressor": expression(run), "seed": seed}
+            if RESULTS.measured(named, about["commit"]):
+                continue
             row = about | measure(run, seed)
             RESULTS.save([row])
             print(f"{row['config']} {row['compressor']}: {row['test_accuracy']}", flush=True)

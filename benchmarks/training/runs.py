@@ -29,6 +29,8 @@ MNIST = [
         "error_feedback(power_sgd(4))",
     ),
     *("qsgd(4)", "error_feedback(sign())", "sign()"),
+    *("error_feedback(int4())", "error_feedback(eden(2))"),
+    "error_feedback(power_sgd(4, inner=eden(4)))",
 ]
 
 
@@ -58,6 +60,7 @@ RUNS = [
     Run("cifar10", "configs/cifar10_resnet8_power_sgd.yaml", in_readme=True),
     Run("cifar10", "configs/cifar10_resnet8_power_sgd.yaml", "error_feedback(power_sgd(4))"),
     Run("cifar10", "configs/cifar10_resnet8_dgc.yaml"),
+    Run("cifar10", "configs/cifar10_resnet8_top_k.yaml", "error_feedback(eden(2))"),
     Run("resnet18", "configs/cifar10_resnet18_dense.yaml"),
     Run("resnet18", "configs/cifar10_resnet18_top_k.yaml"),
     Run("resnet18", "configs/cifar10_resnet18_power_sgd.yaml"),
@@ -67,10 +70,12 @@ RUNS = [
     Run("transformer", "configs/shakespeare_transformer_power_sgd.yaml"),
     Run("transformer", "configs/shakespeare_transformer_top_k.yaml"),
     Run("transformer", "configs/shakespeare_transformer_dgc.yaml"),
+    Run("transformer", "configs/shakespeare_transformer_top_k.yaml", "error_feedback(eden(2))"),
     Run("lstm", "configs/shakespeare_lstm_dense.yaml", in_readme=True),
     Run("lstm", "configs/shakespeare_lstm_power_sgd.yaml"),
     Run("lstm", "configs/shakespeare_lstm_top_k.yaml"),
     Run("lstm", "configs/shakespeare_lstm_dgc.yaml", in_readme=True),
+    Run("lstm", "configs/shakespeare_lstm_top_k.yaml", "error_feedback(eden(2))"),
 ]
 
 
