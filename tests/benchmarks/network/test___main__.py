@@ -32,7 +32,7 @@ def test_without_hosts_the_table_is_made_from_the_file(monkeypatch):
     assert set(written) == {"plot", "readme", "network", "network profile", "network peers"}
     for text in (written["readme"], written["network"]):
         assert "| `dense()` |" in text and "a machine" in text
-    assert "| `dense()` | 2 | 12.0 |" in written["network profile"]
+    assert "| `dense()` | 2 | 1 Gbit/s | 12.0 |" in written["network profile"]
     assert "| `dense()` | DDP, dense | 2 | 1.00 / 1.00 |" in written["network peers"]
 
 

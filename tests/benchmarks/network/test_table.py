@@ -46,17 +46,19 @@ def test_without_rows_of_so_many_hosts_there_is_no_headline():
 
 def test_the_profile_says_how_busy_the_cores_were(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1})
-    fast, slow = made(step_ms=8.0), made(step_ms=8.0, rate="100mbit")
+    fast, slow = made(step_ms=8.0), made("sign()", step_ms=8.0, rate="100mbit")
     earlier = {key: value for key, value in made().items() if key != "cores_used"}
     # Two hosts of 4 ms each, on two cores, in 8 ms.
     assert profile([*over_rounds([fast, slow]), *over_rounds([earlier])]) == [
         {
             "average by": "`dense()`",
             "hosts": 2,
+            "link": "1 Gbit/s",
             "step ms": "8.0",
             "from–to": "8.0–8.0",
             "runs": 1,
             "link ms": "8.1",
+            "collectives alone ms": "9.0",
             "computing ms": "3.0",
             "kernel ms": "1.0",
             "cores in use": "50 %",
