@@ -111,6 +111,9 @@ def starts(rows: Iterable[Row]) -> list[Row]:
             "flags": "as above" if row["flags"] == "asynchronous" else "none",
             "collectives": row["collectives"],
             "start during the backward pass": row["early"],
+            "of the backward pass between start and end": (
+                f"{100 * float(row['backward_between']):.1f} %" if row["backward_between"] else ""
+            ),
             "kernels": row["kernels"],
             "copies of the gradients beyond dense": (
                 f"{float(row['temp_copies']) - float(dense[_place(row)]['temp_copies']):.2f}"

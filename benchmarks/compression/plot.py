@@ -7,10 +7,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.common.plotting import save
+from benchmarks.common.plotting import colour, save
 from benchmarks.compression.table import DATA
-
-COLOUR = "#1f5fa8"
 
 
 def plot(rows: Sequence[dict[str, Any]], path: Path) -> Path:
@@ -34,7 +32,8 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> Path:
 
 def _panel(axes: Axes, ratios: dict[str, float], texts: list[str]) -> None:
     """Horizontal bars, with the first compressor on top; no bar without a measurement."""
-    bars = axes.barh([texts.index(text) for text in ratios], list(ratios.values()), color=COLOUR)
+    places = [texts.index(text) for text in ratios]
+    bars = axes.barh(places, list(ratios.values()), color=[colour(text) for text in ratios])
     axes.bar_label(bars, fmt="%.1f", padding=2, fontsize=8)
     axes.set_yticks(range(len(texts)), texts, fontsize=8)
     axes.set_ylim(len(texts) - 0.4, -0.6)

@@ -93,4 +93,5 @@ def test_starts_are_those_of_gpu_programs_that_were_compiled_in_buckets():
     assert (whole["buckets"], whole["flags"]) == ("none", "none")
     assert (in_buckets["buckets"], in_buckets["flags"]) == ("16 MiB", "as above")
     assert in_buckets["start during the backward pass"] == "7"
+    assert in_buckets["of the backward pass between start and end"] == "50.0 %"
     assert in_buckets["copies of the gradients beyond dense"] == "1.00"

@@ -1,5 +1,6 @@
 """Two panels for each task and network, with a line for each method."""
 
+from benchmarks.common.results import read_csv
 from benchmarks.time_to_accuracy import plot
 from benchmarks.time_to_accuracy.plot import runs_of_the_least_seed
 
@@ -29,6 +30,17 @@ def test_every_method_has_a_line_against_seconds_and_bytes(monkeypatch):
         "seconds",
         "megabytes sent by a host",
     ]
+
+
+def test_no_two_methods_look_alike(monkeypatch):
+    """Of those that performance.md compares; one legend has them all."""
+    monkeypatch.setattr(plot, "save", lambda figure, path: figure)
+    figure = plot.plot(read_csv("time_to_accuracy.csv"), "a.png")
+    (legend,) = figure.legends
+    looks = [
+        (line.get_color(), line.get_linestyle(), line.get_marker()) for line in legend.get_lines()
+    ]
+    assert len(looks) == len(set(looks)) > 10
 
 
 def test_one_run_of_each_method_is_drawn():
