@@ -21,8 +21,8 @@ def codec_of(outer: str, inner: Any, example: str) -> Codec:
     if inner.codec is None:
         raise ValueError(
             f"{outer} needs an inner compressor with a codec, and {inner!r} has none. Use qsgd(8),"
-            " cast('bfloat16') or block_top_k(0.01); put memories outside:"
-            f" error_feedback({example})."
+            " cast('bfloat16') or block_top_k(0.01); put memories and rotations outside:"
+            f" error_feedback({example}), rotated({example})."
         )
     return inner.codec
 

@@ -82,7 +82,9 @@ def test_launches_are_those_of_gpu_programs_beyond_dense():
 
 def test_starts_are_those_of_gpu_programs_that_were_compiled_in_buckets():
     on_gpus = {"platform": "h100", "kernels": "925", "early": "0"}
-    asynchronous = {"flags": "asynchronous", "early": "7", "collectives": "9"}
+    asynchronous = {"flags": "asynchronous", "early": "7", "collectives": "9"} | {
+        "backward_between": "0.500"
+    }
     rows = [
         row("dense()", 8, 1) | on_gpus,
         row("qsgd(4)", 8, 1) | on_gpus,

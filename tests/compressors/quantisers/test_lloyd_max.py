@@ -4,7 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_close, energy, first_state, random_updates, run, slow_unless
+from helpers import (
+    assert_close,
+    assert_same_bits,
+    energy,
+    first_state,
+    random_updates,
+    run,
+    slow_unless,
+)
 
 from jaxcompress import eden, error_feedback, int2, int4, lloyd_max, parse
 from jaxcompress.compressors.quantisers.lloyd_max import normal_levels
@@ -110,6 +118,15 @@ def test_eden_errs_less_than_any_other_quantiser_of_its_width():
 
     assert error("eden(2)") < 0.7 * min(error("int2()"), error("rotated(int2())"))
     assert error("eden(4)") < 0.8 * min(error("int4()"), error("rotated(qsgd(4))"))
+
+
+def test_eden_takes_two_phases_where_they_send_less():
+    updates = random_updates(0, jnp.zeros((16, 1024)), workers=8)
+    chosen = run(eden(2), updates, ())
+    assert_same_bits(chosen, run(parse("rotated(two_phase(lloyd_max(2)))"), updates, ()))
+    assert_close(chosen.mean[0], jnp.mean(chosen.sent, axis=0))
+    one_phase = run(parse("rotated(one_phase(lloyd_max(2)))"), updates, ())
+    assert energy(chosen.mean - one_phase.mean) > 0
 
 
 @pytest.mark.parametrize(
