@@ -95,9 +95,9 @@ COMPRESSORS = [
         "sign()",
     ),
     *("rotated(sign())", "rotated(int2())", "rotated(int4())", "rotated(qsgd(4))"),
-    *(f"lloyd_max({bits})" for bits in (2, 4)),
+    *(f"lloyd_max({bits})" for bits in (2, 3, 4)),
     *(f"eden({bits})" for bits in (1, 2, 3, 4)),
-    *(f"eden({bits}, unbiased=True)" for bits in (2, 4)),
+    *(f"eden({bits}, unbiased=True)" for bits in (2, 3, 4)),
     *(f"{name}({rank})" for name in ("power_sgd", "svd") for rank in (1, 2, 4, 8)),
     *(
         "acp_sgd(4)",

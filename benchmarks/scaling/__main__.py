@@ -166,7 +166,7 @@ def _model(options: Options, about: dict[str, str]) -> int:
         return 0
     rows = [row | {"device": computing[0]["device"]} for row in rows]
     network = over_rounds(read_csv("network.csv"))
-    derived = {key: about[key] for key in ("jax", "commit", "command")} | {
+    derived = {key: about[key] for key in ("machine", "python", "jax", "commit", "command")} | {
         "collectives_commit": _commits(measured),
         "local_commit": _commits(computing),
     }
