@@ -67,7 +67,7 @@ class Config:
     """
     measure_bandwidth_every_steps: int = 50
     """With the rule bandwidth in adaptive: steps between two measurements of the link, at least 1;
-    each sends about 1 MB.
+    each sends up to 2 MB.
     """
     optimizer: Literal[
         "sgd",
@@ -87,7 +87,7 @@ class Config:
     their momentum by the compressor, which needs an error memory: "error_feedback(sign())".
     """
     momentum: float = 0.9
-    """Momentum of sgd, rmsprop and dgc, in [0, 1); not used by others."""
+    """Momentum of sgd, rmsprop and dgc, in [0, 1)."""
     nesterov: bool = True
     """Whether the momentum of sgd, rmsprop and dgc is Nesterov's."""
     freeze_step: int | None = None

@@ -68,6 +68,34 @@ RULES: dict[str, tuple[str, Callable[[Config], bool]]] = {
     "rejoin_seconds": ("above 0 and finite", lambda c: 0 < c.rejoin_seconds < math.inf),
 }
 
+# fields -> (the setting without which they have no effect, whether a config has it)
+ONLY_WITH: dict[tuple[str, ...], tuple[str, Callable[[Config], bool]]] = {
+    ("decay_epochs", "decay_rate"): ("--schedule step", lambda c: c.schedule == "step"),
+    ("momentum", "nesterov"): (
+        "--optimizer sgd, rmsprop or dgc",
+        lambda c: c.optimizer in ("sgd", "rmsprop", "dgc"),
+    ),
+    ("masking",): ("--optimizer dgc", lambda c: c.optimizer == "dgc"),
+    ("freeze_step",): (
+        "--optimizer onebit_adam, onebit_lamb or zero_one_adam",
+        lambda c: c.optimizer not in (*LOCAL_OPTIMIZERS, "dgc"),
+    ),
+    ("clip_norm",): (
+        "an --optimizer other than sign_sgd",
+        lambda c: c.optimizer != "sign_sgd",
+    ),
+    ("width", "layers", "heads", "scan_layers"): (
+        "--model transformer",
+        lambda c: c.model == "transformer",
+    ),
+    ("outer_optimizer", "outer_learning_rate"): ("--period", lambda c: c.period is not None),
+    ("outer_momentum",): (
+        "--outer-optimizer nesterov",
+        lambda c: c.outer_optimizer == "nesterov",
+    ),
+    ("min_workers", "rejoin_seconds"): ("--supervise", lambda c: c.supervise),
+}
+
 
 def check_config(config: Config) -> None:
     """Raises an `InputError` for the first rule that `config` breaks."""
@@ -81,55 +109,43 @@ def check_config(config: Config) -> None:
             if field == "warmup_epochs":
                 advice = f" Give --warmup-epochs {config.epochs / 3:.2g}, or 0 for none."
             raise InputError(f"{field} must be {rule}; got {value}{context}.{advice}")
-    if config.decay_epochs and config.schedule != "step":
-        raise InputError(
-            f"decay_epochs needs schedule=step; got schedule={config.schedule}. Remove"
-            " decay_epochs, or use --schedule step."
-        )
+    check_effects(config)
     if config.schedule == "step" and not config.decay_epochs:
         raise InputError(
             "schedule=step changes the rate at decay_epochs; got none. Give --decay-epochs, or use"
             " --schedule constant."
         )
-    if config.freeze_step is not None and config.optimizer in (*LOCAL_OPTIMIZERS, "dgc"):
+    if config.optimizer == "onebit_lamb" and config.scan_layers:
         raise InputError(
-            f"freeze_step ends the dense steps of the optimizers that send their momentum; got"
-            f" {config.freeze_step} with optimizer={config.optimizer}. Leave it out."
+            "onebit_lamb has a trust ratio for each array, and scan_layers stacks those of all"
+            " layers in one. Use another --optimizer, or --no-scan-layers."
         )
     if config.supervise:
         check_supervise(config)
-    elif config.min_workers is not None:
-        raise InputError(
-            f"min_workers={config.min_workers} is for supervise. Give --supervise, or omit it."
-        )
     else:
         check_processes(config)
     if config.vmap:
         check_vmap(config)
     if config.devices_per_worker > 1:
         check_shards(config)
-    check_model_size(config)
-    check_period(config)
+    if config.period is not None:
+        check_period(config)
     if config.compressor == AUTO:
         check_auto(config)
     if config.workers is not None:
         check_batch_size(config, config.workers)
 
 
-def check_model_size(config: Config) -> None:
-    """Raises an `InputError` for a size of the transformer that the run has no use for."""
-    for field in ("width", "layers", "heads", "scan_layers"):
-        value = getattr(config, field)
-        if config.model != "transformer" and value != getattr(Config(), field):
-            raise InputError(
-                f"{field} is a setting of the transformer; got {value} with model={config.model}."
-                f" Use --model transformer, or leave out {field}."
-            )
-    if config.optimizer == "onebit_lamb" and config.scan_layers:
-        raise InputError(
-            "onebit_lamb has a trust ratio for each array, and scan_layers stacks those of all"
-            " layers in one. Use another --optimizer, or --no-scan-layers."
-        )
+def check_effects(config: Config) -> None:
+    """Raises an `InputError` for a setting that would have no effect in this run."""
+    for fields, (owner, given) in ONLY_WITH.items():
+        for field in fields:
+            value = getattr(config, field)
+            if value != getattr(Config(), field) and not given(config):
+                raise InputError(
+                    f"{field} needs {owner}; got {field}={value!r} without. Give it, or leave out"
+                    f" {field}."
+                )
 
 
 def check_vmap(config: Config) -> None:
@@ -167,23 +183,7 @@ def check_shards(config: Config) -> None:
 
 
 def check_period(config: Config) -> None:
-    """Raises an `InputError` for settings that need averages in every step, if there is a period.
-
-    Without one, for settings of the outer optimizer.
-    """
-    if config.period is None:
-        for field in ("outer_optimizer", "outer_learning_rate", "outer_momentum"):
-            if getattr(config, field) != getattr(Config(), field):
-                raise InputError(
-                    f"{field} is a setting of the outer optimizer, which needs a period; got"
-                    f" {getattr(config, field)!r}. Give --period, or leave out {field}."
-                )
-        return
-    if config.outer_optimizer == "sgd" and config.outer_momentum != Config().outer_momentum:
-        raise InputError(
-            f"outer_optimizer=sgd has no momentum; got outer_momentum={config.outer_momentum}. Give"
-            " --outer-optimizer nesterov, or omit it."
-        )
+    """Raises an `InputError` for settings that need averages in every step."""
     if config.optimizer not in LOCAL_OPTIMIZERS:
         raise InputError(
             f"with period each worker takes its own steps, and {config.optimizer} averages in every"
@@ -228,8 +228,7 @@ def check_auto(config: Config) -> None:
 
 def check_batch_size(config: Config, workers: int) -> None:
     """Raises an `InputError` unless all micro-batches of all devices have the same size."""
-    parts = workers * config.fsdp * config.micro_batches
-    if config.batch_size % parts:
+    if config.batch_size % (parts := parts_of_batch(config, workers)):
         below = config.batch_size // parts * parts
         nearest = f"{below} or {below + parts}" if below else f"{parts}"
         micro = f" with {config.micro_batches} micro-batches" if config.micro_batches > 1 else ""
@@ -238,6 +237,11 @@ def check_batch_size(config: Config, workers: int) -> None:
             f"batch_size must divide evenly over the workers; got {config.batch_size} for"
             f" {workers} workers{shards}{micro}. Use --batch-size {nearest}."
         )
+
+
+def parts_of_batch(config: Config, workers: int) -> int:
+    """The micro-batches of all devices, which must have the same size."""
+    return workers * config.fsdp * config.micro_batches
 
 
 def _is_increasing(numbers: tuple[float, ...]) -> bool:

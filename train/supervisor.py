@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from train.checkpoint import newest_complete_step
 from train.config import Config
+from train.config_rules import parts_of_batch
 from train.errors import EXIT_CODE_BAD_INPUT, EXIT_CODE_DIVERGED, EXIT_CODE_FAULT, user_path
 from train.signals import SIGNALS
 
@@ -94,8 +95,9 @@ def next_processes(config: Config, before: int, lost: int) -> int:
     each = workers_of_process(config)
     for processes in range(before - lost, 0, -1):
         workers = processes * each
-        parts = workers * config.fsdp * config.micro_batches
-        fits = config.batch_size % parts == 0 and workers % (config.nodes or 1) == 0
+        fits = not (
+            config.batch_size % parts_of_batch(config, workers) or workers % (config.nodes or 1)
+        )
         if workers >= config.min_workers and fits:
             return processes
     return config.num_processes  # to wait for the lost ones is all that is left
@@ -114,6 +116,8 @@ def command_lines(config: Config, arguments: Sequence[str], processes: int) -> l
         "--no-supervise",
         "--min-workers",
         "None",
+        "--rejoin-seconds",
+        str(Config().rejoin_seconds),
         "--coordinator",
         address,
         "--num-processes",

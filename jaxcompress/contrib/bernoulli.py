@@ -7,6 +7,7 @@ from jaxcompress.collectives.dense import dense
 from jaxcompress.compressors.builders.linear import linear
 from jaxcompress.contrib.sampling import bernoulli_indices
 from jaxcompress.ops.argument_checks import check_flag, check_fraction, check_stateless
+from jaxcompress.ops.trees import in_dtype_of
 
 # Below this the variance of the rescaled form, 1 / probability - 1, exceeds half of |x|^2.
 MIN_RESCALED = 2 / 3
@@ -61,10 +62,12 @@ def bernoulli(probability: float, inner: Compressor = dense(), rescale: bool = F
         )
 
     def lift(key, image, like):
-        values = image / probability if rescale else image
+        wide = image.astype(jnp.promote_types(image.dtype, jnp.float32))
+        # In float16 a rescaled value may exceed the largest.
+        values = in_dtype_of(wide / probability if rescale else wide, like)
         indices = bernoulli_indices(key, probability, like.size)
         flat = jnp.zeros(like.size, like.dtype)
-        flat = flat.at[indices].set(values.astype(like.dtype), mode="drop", unique_indices=True)
+        flat = flat.at[indices].set(values, mode="drop", unique_indices=True)
         return flat.reshape(like.shape)
 
     contracts = inner.contracts and not (rescale and probability < MIN_RESCALED)

@@ -9,6 +9,7 @@ from jaxcompress.collectives.dense import dense
 from jaxcompress.compressors.builders.sparse import sparse
 from jaxcompress.contrib.sampling import inclusion_probabilities, systematic
 from jaxcompress.ops.selection import check_block, check_density, num_kept, take_entries
+from jaxcompress.ops.trees import in_dtype_of
 
 
 @parseable
@@ -60,7 +61,8 @@ def importance_sampled(
         indices, found = take_entries(rows, systematic(key, chances, kept))
         chance = jnp.take_along_axis(chances, indices, axis=1)
         # By rounding, a mark can fall on an entry of probability 0.
-        return indices, (found / jnp.where(chance > 0, chance, jnp.inf)).astype(rows.dtype)
+        # In float16 a value that is divided by its chance may exceed the largest.
+        return indices, in_dtype_of(found / jnp.where(chance > 0, chance, jnp.inf), rows)
 
     made = sparse(select, inner, functools.partial(num_kept, density), block)
     return made._replace(contracts=made.contracts and 1 / density - 1 < 0.5)

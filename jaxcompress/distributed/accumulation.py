@@ -33,7 +33,7 @@ def accumulated(value_and_grad: Callable, micro_batches: int, axis_name: AxisNam
 
         def own(extra):
             # Counters and keys are not averaged, so JAX must know them as replicated.
-            return jax.tree.map(lambda x: vary(x, axis_name) if _is_floating(x) else x, extra)
+            return jax.tree.map(lambda x: vary(x, axis_name) if _is_inexact(x) else x, extra)
 
         first = own(jax.tree.map(jnp.asarray, extra)), vary(zeros_like_memory(params), axis_name)
         (extra, total), (losses, metrics) = lax.scan(one, first, parts)
@@ -56,8 +56,8 @@ def _parts(x: jax.Array, micro_batches: int) -> jax.Array:
 
 
 def _mean(values: Any) -> jax.Array:
-    return values.mean(axis=0) if _is_floating(values) else values[-1]
+    return values.mean(axis=0) if _is_inexact(values) else values[-1]
 
 
-def _is_floating(x: Any) -> bool:
-    return jnp.issubdtype(x.dtype, jnp.floating)
+def _is_inexact(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.inexact)

@@ -7,6 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxcompress.ops.trees import path_text
+
 # Metrics that the step adds itself.
 RESERVED = {"loss", "applied"}
 LOSS_FUNCTION = (
@@ -47,16 +49,17 @@ def _takes(signature: inspect.Signature, arguments: int) -> bool:
 
 
 def checked(loss_fn: Callable) -> Callable:
-    """`loss_fn`, with a ValueError if it returns another structure."""
+    """`loss_fn`, with a ValueError if it returns another structure, or another kind of `extra`."""
 
-    def run(*args):
-        found = loss_fn(*args)
+    def run(params, extra, batch):
+        found = loss_fn(params, extra, batch)
         match found:
-            case (loss, (_, Mapping() as metrics)) if not RESERVED & metrics.keys():
+            case (loss, (new_extra, Mapping() as metrics)) if not RESERVED & metrics.keys():
                 if not _is_scalar(loss):
                     raise ValueError(
                         f"{LOSS_FUNCTION}; this one's loss is no scalar of floats: {_types(loss)}."
                     )
+                _check_same_types(new_extra, extra)
                 return found
             case (_, (_, Mapping() as metrics)):
                 taken = sorted(RESERVED & metrics.keys())[0]
@@ -67,6 +70,21 @@ def checked(loss_fn: Callable) -> Callable:
         raise ValueError(f"{LOSS_FUNCTION}; this one gave {_types(found)}.")
 
     return run
+
+
+def _check_same_types(new: Any, old: Any) -> None:
+    """ValueError if the loss function returned an `extra` of another structure, shape or dtype."""
+    types = [
+        {path_text(path): f"{jnp.result_type(x)}{list(jnp.shape(x))}" for path, x in leaves}
+        for leaves in map(jax.tree_util.tree_leaves_with_path, (new, old))
+    ]
+    for path in dict.fromkeys([*types[0], *types[1]]):
+        after, before = (one.get(path, "nothing") for one in types)
+        if after != before:
+            raise ValueError(
+                f"the loss function was given {before} as extra at {path!r}, and returned {after}."
+                " What it returns is the extra of the next step, of the same kind."
+            )
 
 
 def _types(tree: Any) -> Any:

@@ -50,6 +50,7 @@ def shard_batch(batch: Any, mesh: AnyMesh, axis_name: AxisName = "data") -> Any:
       ValueError: if the rows do not divide evenly among this process's workers, or an array has no
         rows.
     """
+    number_of_workers(mesh, axis_name)
     local_workers = number_of_workers(mesh.local_mesh, axis_name)
 
     def place(x):
@@ -108,8 +109,8 @@ def init_state(
             " VirtualMesh(workers)), params)."
         )
     check_link("optimizer", optimizer, "optax.chain(compress(…), optax.sgd(0.1))")
-    check_memory_kind(memory_kind, mesh.local_devices)
     workers = number_of_workers(mesh, axis_name)
+    check_memory_kind(memory_kind, mesh.local_devices)
     shapes = jax.eval_shape(optimizer.init, params)
     check_one_momentum(shapes)
     shardings = state_shardings(shapes, params, mesh, axis_name, memory_kind)

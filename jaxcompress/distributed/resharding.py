@@ -108,8 +108,8 @@ def place_state(
             "place_state needs a mesh with devices; got an AbstractMesh. Give the mesh that"
             " make_train_step gets."
         )
-    check_memory_kind(memory_kind, mesh.local_devices)
     workers = number_of_workers(mesh, axis_name)
+    check_memory_kind(memory_kind, mesh.local_devices)
     for path, node in jax.tree_util.tree_leaves_with_path(state, is_leaf=_is_part):
         _check_rows(path_text(path), node, workers)
         if isinstance(node, PerShard):

@@ -100,17 +100,19 @@ def make_train_step(
       ``step(params, opt_state, extra, batch, bandwidth=None) -> (params, opt_state, extra,
       metrics)``, a jitted function. `bandwidth`, bits per second as a float, is for the rule of
       that name, and the same on all processes. Parameters and `extra` are replicated over the
-      workers, `opt_state` comes from `init_state`, `batch` from `shard_batch`. Floating arrays of
-      `extra`, the metrics, and the loss (as ``metrics["loss"]``) are averaged over the workers.
+      workers, `opt_state` comes from `init_state`, `batch` from `shard_batch`. Floating and complex
+      arrays of `extra`, the metrics, and the loss (as ``metrics["loss"]``) are averaged over the
+      workers.
 
     Raises:
       ValueError: if `optimizer` is no Optax transformation, `mesh` is no mesh or has no such axis,
         `micro_batches` is below 1, or `loss_fn` takes other arguments. From the step: if it is
         given arrays whose memory an earlier step has reused. While tracing: if a parameter is an
-        integer, if a worker's rows do not divide by `micro_batches`, if a metric is named
-        ``"loss"`` or ``"applied"``, or if `apply_if_all_finite` is not around the whole chain. Also
-        if updates, optimizer state, or what is not floating in `extra` and the metrics would differ
-        between workers; the message names the array.
+        integer, if a worker's rows do not divide by `micro_batches`, if the loss function returns
+        another structure, shape or dtype for `extra`, if a metric is named ``"loss"`` or
+        ``"applied"``, or if `apply_if_all_finite` is not around the whole chain. Also if updates,
+        optimizer state, or integers in `extra` and the metrics would differ between workers; the
+        message names the array.
     """
     check_link("optimizer", optimizer, "optax.chain(compress(…), optax.sgd(0.1))")
     check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
@@ -197,11 +199,11 @@ def _check_replicated(tree: Any, what: str, axis_name: AxisName) -> None:
 
 
 def _average(tree: Any, axis_name: AxisName) -> Any:
-    """The mean over workers of the floating arrays; the others must be replicated already."""
+    """The mean over workers of what is floating or complex; the rest must be replicated already."""
     tree = jax.tree.map(jnp.asarray, tree)
-    floating = jax.tree.map(lambda x: jnp.issubdtype(x.dtype, jnp.floating), tree)
+    inexact = jax.tree.map(lambda x: jnp.issubdtype(x.dtype, jnp.inexact), tree)
     for path, x in jax.tree_util.tree_leaves_with_path(
-        mask(tree, jax.tree.map(lambda one: not one, floating))
+        mask(tree, jax.tree.map(lambda one: not one, inexact))
     ):
         if may_differ(x, axis_name):
             what, name = ("extra", "metrics")[path[0].idx], path_text(path[1:])
@@ -210,7 +212,7 @@ def _average(tree: Any, axis_name: AxisName) -> Any:
                 " are averaged over them. Make it floating, as in correct.mean(), or the same on"
                 " all workers."
             )
-    own = mask(tree, floating)
+    own = mask(tree, inexact)
     mean = fused_mean(widened(own), axis_name)
     mean = jax.tree.map(lambda x, like: x.astype(like.dtype), mean, own)
     return merge_masked(tree, mean, tree)

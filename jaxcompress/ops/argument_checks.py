@@ -81,7 +81,8 @@ def check_weight_decay(value: Any, mask: Any = None) -> None:
 
 def check_link(name: str, link: Any, example: str) -> None:
     """ValueError unless `link`, an argument of this name, is an Optax transformation."""
-    if not hasattr(link, "update"):
+    # A dict of parameters has `update` too, and a compressor `init`.
+    if not (hasattr(link, "init") and hasattr(link, "update")):
         hint = f"; write compress({link!r})" if isinstance(link, Compressor) else ""
         raise ValueError(
             f"{name} is an Optax transformation, such as {example}; got {link!r}{hint}."

@@ -27,7 +27,7 @@ from jaxcompress.distributed.specs import keep_placement, state_specs
 from jaxcompress.distributed.step import check_differentiable, local_value_and_grad
 from jaxcompress.distributed.virtual import AnyMesh, one_by_one, over_workers, sharding
 from jaxcompress.ops.argument_checks import check_flag, check_integer, check_link
-from jaxcompress.ops.trees import mask, merge_masked, path_text, widened
+from jaxcompress.ops.trees import mask, merge_masked, widened
 from jaxcompress.periods.own_steps import changed_if, local_state, weighted, worker_params
 from jaxcompress.periods.period_checks import check_rows, weights_of
 from jaxcompress.routing.adaptive_states import with_given
@@ -70,8 +70,7 @@ def make_local_step(
 
     Raises:
       ValueError: as `make_train_step`; while tracing if `optimizer` is none of these, if `extra` is
-        not from `rows_of_workers`, if the loss function returns another structure, shape or dtype
-        for it, or if `weight` has another shape.
+        not from `rows_of_workers`, or if `weight` has another shape.
     """
     check_flag("donate", donate)
     take_step = step_of_worker(loss_fn, optimizer, mesh, axis_name, micro_batches)
@@ -126,7 +125,6 @@ def step_of_worker(
     def take_step(params, opt_state, extra, batch, weight):
         own = worker_params(opt_state)
         (_, (new_extra, metrics)), grads = value_and_grad(own, extra, batch)
-        _check_same_types(new_extra, extra)
         updates, opt_state = optimizer.update(grads, opt_state, params, weight=weight)
         state = local_state(opt_state)
         metrics["applied"] = state.applied.value
@@ -210,21 +208,6 @@ def mean_over_workers(tree: Any) -> Any:
         return x.mean(axis=0) if jnp.issubdtype(x.dtype, jnp.inexact) else x[0]
 
     return jax.tree.map(mean, tree.value if isinstance(tree, PerWorker) else tree)
-
-
-def _check_same_types(new: Any, old: Any) -> None:
-    """ValueError if the loss function returned an `extra` of another structure, shape or dtype."""
-    types = [
-        {path_text(path): f"{jnp.result_type(x)}{list(jnp.shape(x))}" for path, x in leaves}
-        for leaves in map(jax.tree_util.tree_leaves_with_path, (new, old))
-    ]
-    for path in dict.fromkeys([*types[0], *types[1]]):
-        after, before = (one.get(path, "nothing") for one in types)
-        if after != before:
-            raise ValueError(
-                f"the loss function was given {before} as extra at {path!r}, and returned {after}."
-                " What it returns is the extra of the next step, of the same kind."
-            )
 
 
 def _averaged_when_due(extra: Any, due: jax.Array | bool, weight: Any, axis_name: AxisName) -> Any:

@@ -20,6 +20,12 @@ def test_entries_are_sent_as_they_are_the_same_ones_by_all():
     np.testing.assert_array_equal(np.asarray(outcome.sent)[kept], np.asarray(updates)[kept])
 
 
+def test_a_rescaled_value_of_float16_becomes_at_most_its_largest_number():
+    updates = jnp.full((4, 1000), 1000, jnp.float16)
+    sent = np.asarray(run(bernoulli(0.01, rescale=True), updates, ()).sent)
+    assert np.unique(sent).tolist() == [0, 65504]
+
+
 @pytest.mark.parametrize("rescale", [False, True])
 def test_the_moments_are_those_of_independent_draws(rescale):
     probability, x = 0.25, jnp.ones((4, 2000))

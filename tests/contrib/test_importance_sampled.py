@@ -89,3 +89,9 @@ def test_block_is_a_number_of_entries():
 def test_values_that_add_noise_are_refused_inside_a_memory():
     assert importance_sampled(0.9).contracts
     assert not importance_sampled(0.9, inner=qsgd(2)).contracts
+
+
+def test_a_value_of_float16_becomes_at_most_its_largest_number():
+    updates = jnp.full((4, 1000), 1000, jnp.float16)
+    sent = np.asarray(run(importance_sampled(0.01), updates, ()).sent)
+    assert np.unique(sent).tolist() == [0, 65504]

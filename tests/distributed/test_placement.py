@@ -259,3 +259,18 @@ def test_a_state_needs_devices_and_shapes_of_it_do_not():
         init_state(optimizer, params, mesh.abstract)
     shapes = jax.eval_shape(lambda params: init_state(optimizer, params, mesh), params)
     assert jax.tree.leaves(shapes)[0].shape == (3,)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: init_state(optax.sgd(0.1), {}, 8),
+        lambda: jaxcompress.place_state({}, {}, 8),
+        lambda: shard_batch(np.zeros((8, 2)), 8),
+    ],
+)
+def test_a_number_in_place_of_a_mesh_is_refused(call):
+    with pytest.raises(
+        ValueError, match=r"mesh is the mesh of the workers, .*VirtualMesh\(8\); got 8"
+    ):
+        call()

@@ -49,13 +49,20 @@ def loss_of(params, extra, batch):
     return squares(params["w"], *batch), (extra, {})
 
 
-def start(loss_fn=loss_of, extra=None, workers=WORKERS, optimizer=None, axis_name="data"):
+def start(
+    loss_fn=loss_of,
+    extra=None,
+    workers=WORKERS,
+    optimizer=None,
+    axis_name="data",
+    micro_batches=1,
+):
     """The step and its arguments, placed."""
     mesh = data_mesh(workers, axis_name)
     optimizer = optimizer or optax.chain(compress(dense(), axis_name), optax.sgd(0.1))
     params = replicate({"w": W}, mesh)
     state = init_state(optimizer, params, mesh, axis_name)
-    step = make_train_step(loss_fn, optimizer, mesh, axis_name)
+    step = make_train_step(loss_fn, optimizer, mesh, axis_name, micro_batches)
     return step, (
         params,
         state,
@@ -256,6 +263,15 @@ def test_a_compressor_in_place_of_an_optimizer_is_refused():
         init_state(inner, {"w": jnp.zeros(3)}, mesh)
 
 
+def test_parameters_in_place_of_an_optimizer_are_refused():
+    params, mesh = {"w": jnp.zeros(3)}, data_mesh(2)
+    message = r"optimizer is an Optax transformation, .* got \{'w'"
+    with pytest.raises(ValueError, match=message):
+        make_train_step(lambda params, batch: 0.0, params, mesh)
+    with pytest.raises(ValueError, match=message):
+        init_state(params, optax.sgd(0.1), mesh)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -274,6 +290,34 @@ def test_an_integer_parameter_is_refused_by_name():
     step, (params, state, extra, batch) = start(loss_of, {})
     with pytest.raises(ValueError, match=r"params at 'steps' is int32.* in extra"):
         step.trace({**params, "steps": jnp.int32(0)}, state, extra, batch)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+@pytest.mark.parametrize(
+    ("returned", "after"),
+    [
+        (lambda extra: {}, "nothing"),
+        (lambda extra: {"mean": extra["mean"].sum()}, r"float32\[\]"),
+        (lambda extra: {"mean": extra["mean"].astype(jnp.int32)}, r"int32\[3\]"),
+    ],
+)
+def test_extra_of_another_kind_is_refused(micro_batches, returned, after):
+    def loss(params, extra, batch):
+        return loss_of(params, {}, batch)[0], (returned(extra), {})
+
+    step, arguments = start(loss, {"mean": jnp.zeros(3)}, micro_batches=micro_batches)
+    with pytest.raises(ValueError, match=f"'mean', and returned {after}"):
+        step.trace(*arguments)
+
+
+def test_what_is_complex_in_extra_is_averaged():
+    def loss(params, extra, batch):
+        return loss_of(params, {}, batch)[0], ({"turned": batch[1][0, 0] * (1 + 2j)}, {})
+
+    step, arguments = start(loss, {"turned": jnp.zeros((), jnp.complex64)})
+    *_, extra, _ = step(*arguments)
+    first = of_workers(Y)[:, 0, 0].mean()
+    np.testing.assert_allclose(extra["turned"], first * (1 + 2j), rtol=1e-6)
 
 
 def test_integers_that_differ_between_workers_are_refused_by_name():

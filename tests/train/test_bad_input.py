@@ -67,11 +67,11 @@ CASES = {
     ),
     "size of another model": (
         ["--model", "lstm", "--dataset", "tiny_shakespeare", "--layers", "4"],
-        ["layers is a setting of the transformer; got 4 with model=lstm", "--model transformer"],
+        ["layers needs --model transformer; got layers=4 without"],
     ),
     "freeze step of another optimizer": (
         ["--optimizer", "adam", "--freeze-step", "500"],
-        ["freeze_step ends the dense steps", "got 500 with optimizer=adam"],
+        ["freeze_step needs --optimizer onebit_adam, onebit_lamb or zero_one_adam; got"],
     ),
     "onebit_lamb with stacked layers": (
         [

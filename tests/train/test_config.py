@@ -11,7 +11,7 @@ from train_helpers import REPOSITORY
 
 import jaxcompress
 from train.config import Config, load_config
-from train.config_rules import RULES, check_config
+from train.config_rules import ONLY_WITH, RULES, check_config
 from train.errors import InputError
 from train.startup import check_names
 
@@ -173,9 +173,28 @@ def test_warmup_that_is_too_long_names_one_that_is_not(epochs):
         assert given == "0.1"
 
 
-def test_decay_epochs_without_their_schedule_are_refused():
-    with pytest.raises(InputError, match="needs schedule=step"):
-        check_config(Config(decay_epochs=(1.0,)))
+@pytest.mark.parametrize(
+    ("changes", "needed"),
+    [
+        ({"decay_epochs": (1.0,)}, "--schedule step"),
+        ({"decay_rate": 0.5}, "--schedule step"),
+        ({"momentum": 0.5, "optimizer": "adam"}, "--optimizer sgd, rmsprop or dgc"),
+        ({"nesterov": False, "optimizer": "muon"}, "--optimizer sgd, rmsprop or dgc"),
+        ({"masking": False}, "--optimizer dgc"),
+        ({"freeze_step": 5, "optimizer": "dgc"}, "--optimizer onebit_adam, onebit_lamb or"),
+        ({"clip_norm": 1.0, "optimizer": "sign_sgd"}, "an --optimizer other than sign_sgd"),
+        ({"scan_layers": True}, "--model transformer"),
+        ({"outer_optimizer": "nesterov"}, "--period"),
+        ({"outer_learning_rate": 1.0}, "--period"),
+        ({"period": 4, "outer_momentum": 0.5}, "--outer-optimizer nesterov"),
+        ({"min_workers": 2}, "--supervise"),
+        ({"rejoin_seconds": 9.0}, "--supervise"),
+    ],
+)
+def test_a_setting_without_effect_is_refused(changes, needed):
+    field = next(name for name in changes if any(name in fields for fields in ONLY_WITH))
+    with pytest.raises(InputError, match=f"{field} needs {needed}.*; got {field}=.* without"):
+        check_config(Config(**changes))
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

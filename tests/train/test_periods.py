@@ -255,12 +255,6 @@ def test_other_settings_learn_too(changes, monkeypatch):
         ({"precision": "float16"}, "Use --precision bfloat16"),
         ({"nodes": 2, "vmap": False}, "with period all workers average together; got nodes=2"),
         ({"bucket_mib": 4.0}, "bucket_mib sends gradients during the backward pass"),
-        ({"period": None, "outer_learning_rate": 1.0}, "got 1.0. Give --period"),
-        (
-            {"period": None, "outer_optimizer": "nesterov"},
-            "outer_optimizer is a setting of the outer",
-        ),
-        ({"outer_momentum": 0.5}, "outer_optimizer=sgd has no momentum; got outer_momentum=0.5"),
     ],
 )
 def test_settings_that_do_not_fit_are_reported(changes, reported):
