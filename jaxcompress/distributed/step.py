@@ -1,6 +1,6 @@
 """The training step: local gradients, the optimizer, and the check that replicas stay equal."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -23,7 +23,7 @@ from jaxcompress.distributed.placement import (
     number_of_workers,
     squeeze_worker_axis,
 )
-from jaxcompress.distributed.specs import keep_placement, state_specs
+from jaxcompress.distributed.specs import is_per_worker, keep_placement, state_specs
 from jaxcompress.distributed.virtual import AnyMesh, one_by_one, over_workers
 from jaxcompress.ops.argument_checks import check_flag, check_integer, check_link
 from jaxcompress.ops.trees import mask, merge_masked, path_text, widened
@@ -118,15 +118,11 @@ def make_train_step(
     check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
     check_flag("donate", donate)
     number_of_workers(mesh, axis_name)
-    loss_fn = with_extra(loss_fn)
+    loss_fn = checked(with_extra(loss_fn))
 
     def local_step(params, opt_state, extra, batch):
         scale = skipped_steps(opt_state).get("loss_scale")
-        value_and_grad = local_value_and_grad(
-            scaled(checked(loss_fn), scale), axis_name, has_aux=True
-        )
-        value_and_grad = accumulated(value_and_grad, micro_batches, axis_name)
-        value_and_grad = one_by_one(value_and_grad, mesh)
+        value_and_grad = gradients_of(scaled(loss_fn, scale), mesh, axis_name, micro_batches)
         (_, (new_extra, metrics)), grads = value_and_grad(params, extra, batch)
         new_extra, metrics = _average((new_extra, metrics), axis_name)
         given = {"loss": metrics["loss"]} if "loss" in given_names(opt_state) else {}
@@ -146,18 +142,55 @@ def make_train_step(
         )
 
     def step(params, opt_state, extra, batch, bandwidth=None):
-        check_worker_axis(opt_state, mesh, axis_name)
         check_around_whole_chain(opt_state)
         check_differentiable(params)
-        kept, opt_state = opt_state, with_given(to_device(opt_state), bandwidth=bandwidth)
-        specs = state_specs(opt_state, axis_name)
-        in_specs, out_specs = (P(), specs, P(), P(axis_name)), (P(), specs, P(), P())
-        sharded = over_workers(local_step, mesh, in_specs, out_specs, axis_name)
-        params, opt_state, extra, metrics = sharded(params, opt_state, extra, batch)
-        params, opt_state, extra = keep_placement(params, opt_state, extra, mesh, axis_name)
-        return params, to_host(opt_state, kept), extra, metrics
+        state = params, opt_state, extra
+        return on_workers(local_step, mesh, axis_name, state, [batch], [P()], bandwidth)
 
     return JittedStep(step, donate)
+
+
+def on_workers(
+    one_worker: Callable,
+    mesh: AnyMesh | AbstractMesh,
+    axis_name: AxisName,
+    state: tuple[Any, Any, Any],
+    inputs: Sequence[Any],
+    outputs: Sequence[P],
+    bandwidth: Any = None,
+) -> tuple[Any, ...]:
+    """What a jitted step does around the work of one worker.
+
+    Args:
+      one_worker: ``(params, opt_state, extra, *inputs) -> (params, opt_state, extra, *outputs)``.
+      mesh: The workers.
+      axis_name: Their axis.
+      state: Params, optimizer state and `extra`, which may be `PerWorker`.
+      inputs: Arrays with rows for each worker.
+      outputs: How each further result is split.
+      bandwidth: As for the step.
+
+    Returns:
+      What `one_worker` returns, on the devices and in the memories of `state`.
+    """
+    params, opt_state, extra = state
+    check_worker_axis((opt_state, extra), mesh, axis_name)
+    kept, opt_state = opt_state, with_given(to_device(opt_state), bandwidth=bandwidth)
+    of_extra = P(axis_name) if is_per_worker(extra) else P()
+    specs = P(), state_specs(opt_state, axis_name), of_extra
+    in_specs, out_specs = (*specs, *[P(axis_name)] * len(inputs)), (*specs, *outputs)
+    run = over_workers(one_worker, mesh, in_specs, out_specs, axis_name)
+    params, opt_state, extra, *more = run(params, opt_state, extra, *inputs)
+    params, opt_state, extra = keep_placement(params, opt_state, extra, mesh, axis_name)
+    return params, to_host(opt_state, kept), extra, *more
+
+
+def gradients_of(
+    loss_fn: Callable, mesh: AnyMesh | AbstractMesh, axis_name: AxisName, micro_batches: int
+) -> Callable:
+    """``(params, extra, batch) -> ((loss, (extra, metrics)), grads)`` of a worker's own rows."""
+    value_and_grad = local_value_and_grad(loss_fn, axis_name, has_aux=True)
+    return one_by_one(accumulated(value_and_grad, micro_batches, axis_name), mesh)
 
 
 def check_differentiable(params: Any) -> None:

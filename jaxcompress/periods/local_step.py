@@ -13,24 +13,19 @@ from jax.sharding import PartitionSpec as P
 from jaxcompress._compat import vary
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.dense import fused_mean
-from jaxcompress.distributed.accumulation import accumulated
 from jaxcompress.distributed.donation import JittedStep
 from jaxcompress.distributed.loss_function import checked, scaled, with_extra
-from jaxcompress.distributed.offload import to_device, to_host
 from jaxcompress.distributed.placement import (
-    check_worker_axis,
     expand_worker_axis,
     number_of_workers,
     squeeze_worker_axis,
 )
-from jaxcompress.distributed.specs import keep_placement, state_specs
-from jaxcompress.distributed.step import check_differentiable, local_value_and_grad
-from jaxcompress.distributed.virtual import AnyMesh, one_by_one, over_workers, sharding
+from jaxcompress.distributed.step import check_differentiable, gradients_of, on_workers
+from jaxcompress.distributed.virtual import AnyMesh, sharding
 from jaxcompress.ops.argument_checks import check_flag, check_integer, check_link
 from jaxcompress.ops.trees import mask, merge_masked, widened
 from jaxcompress.periods.own_steps import changed_if, local_state, weighted, worker_params
 from jaxcompress.periods.period_checks import check_rows, weights_of
-from jaxcompress.routing.adaptive_states import with_given
 
 
 def make_local_step(
@@ -83,21 +78,9 @@ def make_local_step(
 
     def step(params, opt_state, extra, batch, weight=1.0, bandwidth=None):
         check_rows(extra)
-        check_worker_axis((opt_state, extra), mesh, axis_name)
         check_differentiable(params)
-        kept, opt_state = opt_state, with_given(to_device(opt_state), bandwidth=bandwidth)
-        specs, each = state_specs(opt_state, axis_name), P(axis_name)
-        weight = weights_of(weight, workers)
-        run = over_workers(
-            one_worker,
-            mesh,
-            (P(), specs, each, each, each),
-            (P(), specs, each, each),
-            axis_name,
-        )
-        params, opt_state, extra, metrics = run(params, opt_state, extra, batch, weight)
-        params, opt_state, extra = keep_placement(params, opt_state, extra, mesh, axis_name)
-        return params, to_host(opt_state, kept), extra, metrics
+        state, inputs = (params, opt_state, extra), [batch, weights_of(weight, workers)]
+        return on_workers(one_worker, mesh, axis_name, state, inputs, [P(axis_name)], bandwidth)
 
     return JittedStep(step, donate)
 
@@ -118,9 +101,7 @@ def step_of_worker(
     check_link("optimizer", optimizer, "local_updates(…)")
     check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
     loss_fn = scaled(checked(with_extra(loss_fn)), None)
-    value_and_grad = local_value_and_grad(loss_fn, axis_name, has_aux=True)
-    value_and_grad = accumulated(value_and_grad, micro_batches, axis_name)
-    value_and_grad = one_by_one(value_and_grad, mesh)
+    value_and_grad = gradients_of(loss_fn, mesh, axis_name, micro_batches)
 
     def take_step(params, opt_state, extra, batch, weight):
         own = worker_params(opt_state)
@@ -174,15 +155,8 @@ def make_flush(
     def flush(params, opt_state, extra, weight=1.0):
         local_state(opt_state)
         check_rows(extra)
-        check_worker_axis((opt_state, extra), mesh, axis_name)
-        kept, opt_state = opt_state, to_device(opt_state)
-        specs, each = state_specs(opt_state, axis_name), P(axis_name)
-        run = over_workers(
-            one_worker, mesh, (P(), specs, each, each), (P(), specs, each), axis_name
-        )
-        params, opt_state, extra = run(params, opt_state, extra, weights_of(weight, workers))
-        params, opt_state, extra = keep_placement(params, opt_state, extra, mesh, axis_name)
-        return params, to_host(opt_state, kept), extra
+        state, inputs = (params, opt_state, extra), [weights_of(weight, workers)]
+        return on_workers(one_worker, mesh, axis_name, state, inputs, [])
 
     return JittedStep(flush, donate=False)
 

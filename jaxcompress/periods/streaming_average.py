@@ -9,20 +9,17 @@ from jax.sharding import PartitionSpec as P
 
 from jaxcompress.base import AxisName
 from jaxcompress.distributed.donation import JittedStep
-from jaxcompress.distributed.offload import to_device, to_host
 from jaxcompress.distributed.placement import (
-    check_worker_axis,
     expand_worker_axis,
     number_of_workers,
     squeeze_worker_axis,
 )
-from jaxcompress.distributed.specs import keep_placement, state_specs
-from jaxcompress.distributed.virtual import AnyMesh, over_workers
+from jaxcompress.distributed.step import on_workers
+from jaxcompress.distributed.virtual import AnyMesh
 from jaxcompress.ops.argument_checks import check_flag, is_number
 from jaxcompress.periods.local_step import step_of_worker
 from jaxcompress.periods.period_checks import check_rows, weights_of
 from jaxcompress.periods.streaming import StreamingState, mixed
-from jaxcompress.routing.adaptive_states import with_given
 
 
 def make_streaming_average(
@@ -73,7 +70,6 @@ def make_streaming_average(
 
     def average(params, opt_state, extra, batches, fragment, weight=1.0, bandwidth=None):
         check_rows(extra)
-        check_worker_axis((opt_state, extra), mesh, axis_name)
         _check_fragment(opt_state, fragment)
         if not isinstance(batches, list):
             is_array = hasattr(batches, "shape")
@@ -97,19 +93,8 @@ def make_streaming_average(
             opt_state = mixed(opt_state._replace(sending=sending), anchor, fragment, mixing)
             return anchor, *expand_worker_axis((opt_state, extra)), metrics
 
-        kept, opt_state = opt_state, with_given(to_device(opt_state), bandwidth=bandwidth)
-        specs, each = state_specs(opt_state, axis_name), P(axis_name)
-        weight = weights_of(weight, workers)
-        run = over_workers(
-            one_worker,
-            mesh,
-            (P(), specs, each, each, each),
-            (P(), specs, each, each),
-            axis_name,
-        )
-        params, opt_state, extra, metrics = run(params, opt_state, extra, batches, weight)
-        params, opt_state, extra = keep_placement(params, opt_state, extra, mesh, axis_name)
-        return params, to_host(opt_state, kept), extra, metrics
+        state, inputs = (params, opt_state, extra), [batches, weights_of(weight, workers)]
+        return on_workers(one_worker, mesh, axis_name, state, inputs, [P(axis_name)], bandwidth)
 
     return JittedStep(average, donate, static_argnames="fragment")
 
