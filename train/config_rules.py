@@ -109,7 +109,6 @@ def check_config(config: Config) -> None:
             if field == "warmup_epochs":
                 advice = f" Give --warmup-epochs {config.epochs / 3:.2g}, or 0 for none."
             raise InputError(f"{field} must be {rule}; got {value}{context}.{advice}")
-    check_effects(config)
     if config.schedule == "step" and not config.decay_epochs:
         raise InputError(
             "schedule=step changes the rate at decay_epochs; got none. Give --decay-epochs, or use"
@@ -128,6 +127,7 @@ def check_config(config: Config) -> None:
         check_vmap(config)
     if config.devices_per_worker > 1:
         check_shards(config)
+    check_effects(config)
     if config.period is not None:
         check_period(config)
     if config.compressor == AUTO:

@@ -125,9 +125,10 @@ def count_bytes(
 ) -> BytesPerStep:
     """The bytes per step of a program, beside those of a `dense` one, which is not compiled.
 
-    With `has_choices` the last branch of a conditional is the final one. Other conditionals, such
-    as that of `acp_sgd`, alternate between their branches. With a period, the last of two branches
-    is the step that ends it. `levels` are those of the one `adaptive`, and 0 without.
+    With `has_choices` the last branch of each conditional is the final one; of an `acp_sgd` among
+    the choices, which alternates between its branches, that is one factor. With a period, the last
+    of two branches is the step that ends it. `levels` are those of the one `adaptive`, and 0
+    without.
     """
     by_level = tuple(
         program.traffic(branch=functools.partial(_at_level, level=level, levels=levels)).wire_bytes

@@ -9,7 +9,7 @@ from jax.sharding import PartitionSpec as P
 
 import jaxcompress
 from train.processes import Mesh, is_sharded
-from train.task import Batch, initializer
+from train.task import Batch, init_model, initializer
 
 # The end of a transformer's parameter path -> its axis that tensor parallelism splits, counted from
 # the end. Attention is split by heads, and the MLP by hidden features: Shoeybi et al.,
@@ -39,9 +39,9 @@ def init_on_mesh(model: nn.Module, batch: Batch, seed: int, mesh: Mesh) -> tuple
 
     A sharded model is made in shards, so no device ever holds all of it.
     """
-    init = initializer(model, batch)
     if not is_sharded(mesh):
-        return jaxcompress.replicate(jax.jit(init)(jax.random.key(seed)), mesh)
+        return jaxcompress.replicate(init_model(model, batch, seed), mesh)
+    init = initializer(model, batch)
     assert isinstance(mesh, jax.sharding.Mesh)
     params, batch_stats = jax.eval_shape(init, jax.random.key(seed))
     whole = jax.tree.map(lambda _: NamedSharding(mesh, P()), batch_stats)

@@ -155,7 +155,7 @@ def has_choices(config: Config, compressor: jaxcompress.Compressor) -> bool:
 
 
 def check_memory(config: Config, compressor: jaxcompress.Compressor) -> None:
-    """Raises an `InputError` for an optimizer that needs a memory in the compressor, or its own."""
+    """Raises an `InputError` unless the optimizer fits a compressor with a memory, or without."""
     with user_input():
         local_momentum(config, compressor)
     if config.optimizer in MOMENTUM_SENDERS and not (compressor.has_memory or is_dense(compressor)):

@@ -44,8 +44,8 @@ def anchor_step(
     drift, active, total = weighted(jax.tree.map(jnp.subtract, anchor, own), weight, axis_name)
     # Without memories and with zeros to send, a worker adds nothing to the average. What it then
     # keeps is not its own: in two phases an owner keeps what it dropped of the others' messages.
-    heard = _of_memories(lambda x: _where(active, x, _zeros(x)), sending)
-    mean, sent = average.update(drift, heard, anchor)
+    to_send = _of_memories(lambda x: _where(active, x, _zeros(x)), sending)
+    mean, sent = average.update(drift, to_send, anchor)
     if any(may_differ(x, axis_name) for x in jax.tree.leaves(mean)):
         raise ValueError(
             f"the mean of average would differ between workers along {axis_name!r}: give compress"
@@ -61,7 +61,7 @@ def anchor_step(
     return step, (outer_state, sent)
 
 
-def silent(sending: Any) -> Any:
+def without_bits(sending: Any) -> Any:
     """The state of the averaging link after a step in which it sent nothing."""
     return jax.tree.map(
         lambda node: node._replace(bits=jnp.zeros_like(node.bits)) if is_link(node) else node,

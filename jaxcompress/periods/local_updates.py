@@ -8,13 +8,13 @@ import optax
 
 from jaxcompress._compat import axis_size, vary
 from jaxcompress.base import AxisName, PerWorker
-from jaxcompress.ops.argument_checks import check_link
-from jaxcompress.periods.anchor_step import anchor_step, silent
+from jaxcompress.periods.anchor_step import anchor_step, without_bits
 from jaxcompress.periods.own_steps import Period, changed_if, own_step, period_at, restarted
 from jaxcompress.periods.period_checks import (
     check_call,
     check_dtypes,
     check_links,
+    check_optimizers,
     check_period,
 )
 
@@ -108,7 +108,8 @@ def local_updates(
       Stich, `Local SGD Converges Fast and Communicates Little
       <https://arxiv.org/abs/1805.09767>`_, 2018
     """
-    _check_arguments(inner, outer, average, period)
+    check_optimizers(inner, outer, average)
+    check_period(period)
     inner, outer, average = map(optax.with_extra_args_support, (inner, outer, average))
 
     def init(params) -> Any:
@@ -130,7 +131,7 @@ def local_updates(
             state = own_step(inner, updates, state, extra_args)
         due = state.since > 0 if flush else state.since >= period_at(period, state.count, axis_name)
 
-        alone = optax.tree.zeros_like(params), state._replace(sending=silent(state.sending))
+        alone = optax.tree.zeros_like(params), state._replace(sending=without_bits(state.sending))
         return changed_if(due, lambda now: synchronise(now[1], params, weight), alone)
 
     def synchronise(state, params, weight):
@@ -149,13 +150,3 @@ def local_updates(
         )
 
     return optax.GradientTransformationExtraArgs(init, update)
-
-
-def _check_arguments(inner: Any, outer: Any, average: Any, period: Any) -> None:
-    for name, link, example in (
-        ("inner", inner, "optax.adamw(4e-4)"),
-        ("outer", outer, "optax.sgd(0.7, momentum=0.9, nesterov=True)"),
-        ("average", average, "compress(dense())"),
-    ):
-        check_link(name, link, example)
-    check_period(period)

@@ -10,9 +10,16 @@ from jaxcompress._compat import automatic_axes
 from jaxcompress.apply_if_all_finite import skipped_steps
 from jaxcompress.base import PerWorker
 from jaxcompress.distributed.shards import PerShard
-from jaxcompress.ops.argument_checks import check_integer
+from jaxcompress.ops.argument_checks import check_integer, check_link
 from jaxcompress.ops.trees import path_text
 from jaxcompress.transform import CompressState
+
+
+def check_optimizers(inner: Any, outer: Any, average: Any) -> None:
+    """ValueError unless all three are Optax transformations."""
+    check_link("inner", inner, "optax.adamw(4e-4)")
+    check_link("outer", outer, "optax.sgd(0.7, momentum=0.9, nesterov=True)")
+    check_link("average", average, "compress(dense())")
 
 
 def check_period(period: Any) -> None:

@@ -11,15 +11,16 @@ from optax import Params
 from jaxcompress._compat import axis_size, vary
 from jaxcompress.base import AxisName, PerWorker
 from jaxcompress.collectives.finiteness import all_finite
-from jaxcompress.ops.argument_checks import check_integer, check_link
+from jaxcompress.ops.argument_checks import check_integer
 from jaxcompress.ops.trees import array_bits, mask, merge_masked
-from jaxcompress.periods.anchor_step import anchor_step, silent
+from jaxcompress.periods.anchor_step import anchor_step, without_bits
 from jaxcompress.periods.own_steps import own_step, restarted
 from jaxcompress.periods.period_checks import (
     check_call,
     check_dtypes,
     check_links,
     check_model_is_whole,
+    check_optimizers,
 )
 from jaxcompress.transform import with_other_keys
 
@@ -100,9 +101,7 @@ def streaming(
       Douillard et al., `Streaming DiLoCo with overlapping communication
       <https://arxiv.org/abs/2501.18512>`_, 2025
     """
-    check_link("inner", inner, "optax.adamw(4e-4)")
-    check_link("outer", outer, "optax.sgd(0.7, momentum=0.9, nesterov=True)")
-    check_link("average", average, "compress(dense())")
+    check_optimizers(inner, outer, average)
     check_integer("fragments", fragments, 1, "the number of parts that are averaged one at a time")
     inner, outer, average = map(optax.with_extra_args_support, (inner, outer, average))
 
@@ -135,7 +134,7 @@ def streaming(
                 f" {fragments}. Take fragments={len(state.outer)}, or a new init_state."
             )
         still = optax.tree.zeros_like(params)
-        state = state._replace(sending=silent(state.sending))
+        state = state._replace(sending=without_bits(state.sending))
         if flush:
             return lax.cond(
                 state.since > 0, lambda: flushed(state, params, weight), lambda: (still, state)

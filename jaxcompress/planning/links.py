@@ -8,7 +8,7 @@ from jaxcompress.planning.line import Curve, Line, rounds
 from jaxcompress.profiling.collective import Collective
 
 # An operation that was not measured, such as a broadcast, takes the time of this one.
-OTHERWISE = "all-gather"
+FALLBACK_OPERATION = "all-gather"
 
 
 class Links(NamedTuple):
@@ -28,7 +28,7 @@ class Links(NamedTuple):
     def _line(self, one: Collective) -> Line | Curve:
         of_axes = self.lines.get(one.axes)
         if of_axes is not None:
-            line = of_axes.get(one.operation) or of_axes[OTHERWISE]
+            line = of_axes.get(one.operation) or of_axes[FALLBACK_OPERATION]
             measured_among_more = isinstance(line, Curve) and rounds(one) < line.rounds
             if one.operation == "all-reduce" and measured_among_more:
                 # Sums over pairs of these workers: each sends one message, as in a permute.
@@ -76,4 +76,4 @@ def ideal_links(
         raise ValueError(f"latency is in seconds, at least 0; got {shown(latency)}.")
     line = Line(1e3 * latency, 8e9 / bandwidth)
     names = (axis_name,) if isinstance(axis_name, str) else axis_name
-    return Links({(name,): {"all-reduce": line, OTHERWISE: line} for name in names})
+    return Links({(name,): {"all-reduce": line, FALLBACK_OPERATION: line} for name in names})
