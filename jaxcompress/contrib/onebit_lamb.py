@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 from optax import Updates
 
-from jaxcompress.ops.argument_checks import check_weight_decay, is_number
+from jaxcompress.ops.argument_checks import check_positive, check_weight_decay, is_number
 from jaxcompress.ops.quantization import max_magnitude
 from jaxcompress.optimizers.onebit_common import (
     Moments,
@@ -120,11 +120,7 @@ def scale_by_onebit_lamb(
             "factor_min and factor_max bound a factor that begins at 1, 0 < factor_min <= 1 <="
             f" factor_max; got {factor_min!r} and {factor_max!r}."
         )
-    if not is_number(factor_threshold) or not factor_threshold > 0:
-        raise ValueError(
-            "factor_threshold is how far a factor may move in a step, above 0; got"
-            f" {factor_threshold!r}."
-        )
+    check_positive("factor_threshold", factor_threshold, "how far a factor may move in a step")
     steps = momentum_steps(average, b1=b1, b2=b2, eps=eps)
     phases = freezing(steps, freeze_step, b2)
     decay = optax.add_decayed_weights(weight_decay, mask)

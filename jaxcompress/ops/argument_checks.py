@@ -51,6 +51,12 @@ def check_flag(name: str, value: Any) -> None:
         raise ValueError(f"{name} is True or False; got {shown(value)}.")
 
 
+def check_positive(name: str, value: Any, meaning: str) -> None:
+    """ValueError unless `value`, an argument of this name and meaning, is a number above 0."""
+    if not is_number(value) or not value > 0:
+        raise ValueError(f"{name} is {meaning}, above 0; got {shown(value)}.")
+
+
 def check_fraction(name: str, value: Any, meaning: str) -> None:
     """ValueError unless `value`, an argument of this name and meaning, is a number in (0, 1]."""
     if not is_number(value) or not 0 < value <= 1:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from jaxcompress.ops.argument_checks import is_number, shown
+from jaxcompress.ops.argument_checks import check_positive, is_number, shown
 from jaxcompress.planning.line import Curve, Line, rounds
 from jaxcompress.profiling.collective import Collective
 
@@ -70,8 +70,7 @@ def ideal_links(
       >>> ideal_links(1e9, 1e-3).lines["data",]["all-reduce"]
       Line(alpha_ms=1.0, ns_per_byte=8.0)
     """
-    if not is_number(bandwidth) or not bandwidth > 0:
-        raise ValueError(f"bandwidth is in bits per second, above 0; got {shown(bandwidth)}.")
+    check_positive("bandwidth", bandwidth, "in bits per second")
     if not is_number(latency) or not latency >= 0:
         raise ValueError(f"latency is in seconds, at least 0; got {shown(latency)}.")
     line = Line(1e3 * latency, 8e9 / bandwidth)

@@ -9,7 +9,13 @@ from jax.sharding import AbstractMesh, Mesh
 from jaxcompress.base import AxisName, Compressor
 from jaxcompress.distributed.placement import number_of_workers
 from jaxcompress.distributed.virtual import AnyMesh
-from jaxcompress.ops.argument_checks import check_integer, is_number, shown
+from jaxcompress.ops.argument_checks import (
+    check_fraction,
+    check_integer,
+    check_positive,
+    is_number,
+    shown,
+)
 from jaxcompress.ops.trees import path_text
 
 
@@ -63,13 +69,12 @@ def check_numbers(
     repeats: int,
 ) -> None:
     """ValueError for a number out of its range."""
-    if gradient_ms is not None and not (is_number(gradient_ms) and gradient_ms > 0):
-        raise ValueError(f"gradient_ms is a time above 0; got {shown(gradient_ms)}.")
+    if gradient_ms is not None:
+        check_positive("gradient_ms", gradient_ms, "a time")
     for name, value in (("overlap", overlap), ("least_kept", least_kept)):
         if not is_number(value) or not 0 <= value <= 1:
             raise ValueError(f"{name} is a share from 0 to 1; got {shown(value)}.")
-    if not is_number(network_share) or not 0 < network_share <= 1:
-        raise ValueError(f"network_share is above 0 and at most 1; got {shown(network_share)}.")
+    check_fraction("network_share", network_share, "a share of the time")
     check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
     check_integer("repeats", repeats, 1, "the timed runs of each program")
     if overlap and micro_batches > 1:

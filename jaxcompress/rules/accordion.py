@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcompress.base import parseable
-from jaxcompress.ops.argument_checks import check_integer, is_number, shown
+from jaxcompress.ops.argument_checks import check_integer, check_positive, shown
 from jaxcompress.rules.rule import Rule
 
 
@@ -52,8 +52,7 @@ def accordion(threshold: float = 0.5, *, every: int, drops: tuple[int, ...] = ()
       Agarwal et al., `Accordion: Adaptive Gradient Communication via Critical Learning Regime
       Identification <https://arxiv.org/abs/2010.16248>`_, 2020
     """
-    if not is_number(threshold) or not threshold > 0:
-        raise ValueError(f"threshold is a relative change, above 0; got {shown(threshold)}.")
+    check_positive("threshold", threshold, "a relative change")
     check_integer("every", every, 1, "the number of steps between two decisions")
     if not isinstance(drops, tuple | list) or any(
         isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in drops

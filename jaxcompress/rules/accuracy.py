@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcompress.base import parseable
-from jaxcompress.ops.argument_checks import check_integer, is_number, shown
+from jaxcompress.ops.argument_checks import check_integer, check_positive
 from jaxcompress.rules.rule import Rule
 
 
@@ -52,8 +52,7 @@ def accuracy(limit: float, window: int = 100) -> Rule:
       >>> accuracy(20, window=200)
       accuracy(20, window=200)
     """
-    if not is_number(limit) or not limit > 0:
-        raise ValueError(f"limit is a ratio of norms, above 0; got {shown(limit)}.")
+    check_positive("limit", limit, "a ratio of norms")
     check_integer("window", window, 1, "the number of steps between two decisions")
 
     def observe(state, statistics, count):

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcompress.base import parseable
-from jaxcompress.ops.argument_checks import check_integer, is_number, shown
+from jaxcompress.ops.argument_checks import check_integer, check_positive
 from jaxcompress.rules.rule import Rule
 
 
@@ -44,8 +44,7 @@ def gradient_norm(threshold: float = 1.2, short: int = 10, long: int = 100) -> R
       >>> gradient_norm(threshold=1.5)
       gradient_norm(threshold=1.5)
     """
-    if not is_number(threshold) or not threshold > 0:
-        raise ValueError(f"threshold is a ratio of norms, above 0; got {shown(threshold)}.")
+    check_positive("threshold", threshold, "a ratio of norms")
     check_integer("short", short, 1, "the number of steps of the short average")
     check_integer("long", long, short + 1, "the number of steps of the long average")
 

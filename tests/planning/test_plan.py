@@ -125,10 +125,10 @@ def test_the_default_candidates_are_texts_of_the_notation():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"gradient_ms": 0}, "gradient_ms is a time above 0; got 0"),
+        ({"gradient_ms": 0}, "gradient_ms is a time, above 0; got 0"),
         ({"overlap": 1.5}, "overlap is a share from 0 to 1; got 1.5"),
         ({"least_kept": -0.1}, "least_kept is a share from 0 to 1"),
-        ({"network_share": 0}, "network_share is above 0 and at most 1; got 0"),
+        ({"network_share": 0}, "network_share is a share of the time, in .0, 1.; got 0"),
         ({"repeats": 0}, "repeats is the timed runs"),
         ({"micro_batches": 0}, "micro_batches is the number of parts"),
         ({"axis_name": "worker"}, "no 'worker'"),
