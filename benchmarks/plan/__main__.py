@@ -157,7 +157,8 @@ def summary(rows: list[Row]) -> str:
         for (hosts,), mine in grouped(rows, ("hosts",)).items()
     )
     return (
-        f"Over {len(of_each)} networks and {len(found)} steps, predictions are"
+        f"The {len(found)} predictions, of {len(found) // len(of_each)} options on each of"
+        f" {len(of_each)} networks, are"
         f" {statistics.median(map(abs, found)):.0%} off in the median ({by_hosts}) and"
         f" {max(found, key=abs):+.0%} at worst. Of the options that are not excluded, the choice is"
         f" within 10 % of the fastest in {near} of {len(of_each)} networks. Dense is the fastest of"

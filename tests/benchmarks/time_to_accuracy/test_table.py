@@ -96,15 +96,16 @@ def test_the_headline_is_the_fastest_of_ours_beside_the_best_dense_and_the_best_
         *of_headline(fast, "DDP, fp16 hook", "60", "60", "59"),
     ]
     sentence = headline(found)
-    assert "in 125 s with `error_feedback(power_sgd(2))`" in sentence
-    assert "Dense training took 650 s in JAX and 650 s in PyTorch. Over the better" in sentence
+    assert "averaged with `error_feedback(power_sgd(2))` ([periods](docs/periods.md))," in sentence
+    assert "and took 125 s. Dense" in sentence
+    assert "Dense training took 650 s in JAX and 650 s in PyTorch; over the better" in sentence
     assert "the speed-up is 5.2." in sentence
     assert "PyTorch's fastest method (DDP, PowerSGD hook, rank 4) took 155 s." in sentence
-    assert "the fastest of jaxcompress, `error_feedback(int4())`, took 62 s, dense" in sentence
-    assert "dense training 70 s in JAX and 69 s in PyTorch, and" in sentence
+    assert "the fastest of jaxcompress, `error_feedback(int4())`, took 62 s. Dense" in sentence
+    assert "Dense training took 70 s in JAX and 69 s in PyTorch there, and" in sentence
     assert "PyTorch's fastest (DDP, fp16 hook) 60 s." in sentence
     assert "the first run named compiles for 7 s, and PyTorch does not compile." in sentence
-    assert "Seconds and ratios are medians of 3 runs;" in sentence
+    assert "Seconds and ratios are medians of 3 runs." in sentence
 
 
 def test_the_headline_is_of_one_commit():
