@@ -81,18 +81,15 @@ def period_of(row: Row) -> int:
 
 
 def sent_bytes(group: list[Row]) -> float:
-    """Bytes of a step: the mean over the steps of a run, and over the seeds.
+    """Bytes of a step, the mean over the seeds: for levels that adapt the mean over the steps of a
+    run, and for a switch those of its last choice.
 
-    Rows of earlier versions have those of the last step, or one number for all steps.
+    Of a switch a run's own mean counts every step as the one that sends the most. Rows of earlier
+    versions have those of the last step, or one number for all steps.
     """
-    return statistics.fmean(
-        float(
-            row.get("mean_bytes_per_step")
-            or row.get("final_bytes_per_step")
-            or row["bytes_per_step"]
-        )
-        for row in group
-    )
+    adapts = "adaptive(" in group[0]["compressor"]
+    column = "mean_bytes_per_step" if adapts else "final_bytes_per_step"
+    return statistics.fmean(float(row.get(column) or row["bytes_per_step"]) for row in group)
 
 
 def _sent(group: list[Row]) -> str:

@@ -26,11 +26,14 @@ def test_one_seed_is_a_number_without_a_spread():
 
 
 def test_a_switch_is_compared_by_what_it_sends_at_the_end():
-    (line,) = table([row("dgc_warmup(0.001)", 0.9) | {"final_bytes_per_step": "100"}])
+    switched = row("dgc_warmup(0.001)", 0.9) | {"final_bytes_per_step": "100"}
+    (line,) = table([switched])
     assert (line["bytes sent per worker and step"], line["times fewer"]) == (
         "100 (at most 1,000)",
         "345.0",
     )
+    # A run counts no steps of each choice: its own mean is the most of any step.
+    assert table([switched | {"mean_bytes_per_step": "1000"}]) == [line]
     (line,) = table([row("dense()", 0.9) | {"final_bytes_per_step": "1000"}])
     assert line["bytes sent per worker and step"] == "1,000"
 
