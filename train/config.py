@@ -101,7 +101,7 @@ class Config:
     clip_norm: float | None = None
     """Largest norm of the averaged gradient, above 0. dgc and the optimizers that send their
     momentum instead clip the gradient of each worker, at clip_norm * sqrt(workers). With period
-    each worker's gradient is clipped at clip_norm.
+    each worker's gradient is clipped at clip_norm. sign_sgd has no use for it.
     """
     weight_decay: float = 0.0
     """Weight decay, at least 0 and finite: an L2 gradient for sgd, rmsprop, adam and dgc, otherwise
@@ -220,7 +220,7 @@ class Config:
     go on without.
     """
     rejoin_seconds: float = 300.0
-    """With supervise: seconds with fewer processes before all are tried again, above 0."""
+    """With min_workers: seconds with fewer processes before all are tried again, above 0."""
 
     @property
     def bucket_bytes(self) -> int | None:

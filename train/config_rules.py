@@ -90,10 +90,14 @@ ONLY_WITH: dict[tuple[str, ...], tuple[str, Callable[[Config], bool]]] = {
     ),
     ("outer_optimizer", "outer_learning_rate"): ("--period", lambda c: c.period is not None),
     ("outer_momentum",): (
-        "--outer-optimizer nesterov",
-        lambda c: c.outer_optimizer == "nesterov",
+        "--period and --outer-optimizer nesterov",
+        lambda c: c.period is not None and c.outer_optimizer == "nesterov",
     ),
-    ("min_workers", "rejoin_seconds"): ("--supervise", lambda c: c.supervise),
+    ("min_workers",): ("--supervise", lambda c: c.supervise),
+    ("rejoin_seconds",): (
+        "--supervise and --min-workers",
+        lambda c: c.supervise and c.min_workers is not None,
+    ),
 }
 
 
@@ -119,6 +123,7 @@ def check_config(config: Config) -> None:
             "onebit_lamb has a trust ratio for each array, and scan_layers stacks those of all"
             " layers in one. Use another --optimizer, or --no-scan-layers."
         )
+    check_effects(config)
     if config.supervise:
         check_supervise(config)
     else:
@@ -127,7 +132,6 @@ def check_config(config: Config) -> None:
         check_vmap(config)
     if config.devices_per_worker > 1:
         check_shards(config)
-    check_effects(config)
     if config.period is not None:
         check_period(config)
     if config.compressor == AUTO:
@@ -137,14 +141,14 @@ def check_config(config: Config) -> None:
 
 
 def check_effects(config: Config) -> None:
-    """Raises an `InputError` for a setting that would have no effect in this run."""
+    """Raises an `InputError` for a setting of `ONLY_WITH` that has no effect in this run."""
     for fields, (owner, given) in ONLY_WITH.items():
         for field in fields:
             value = getattr(config, field)
             if value != getattr(Config(), field) and not given(config):
                 raise InputError(
-                    f"{field} needs {owner}; got {field}={value!r} without. Give it, or leave out"
-                    f" {field}."
+                    f"{field} needs {owner}; got {field}={value!r} without. Give it, or set {field}"
+                    f" to its default, {getattr(Config(), field)!r}."
                 )
 
 

@@ -16,8 +16,8 @@ def accumulated(value_and_grad: Callable, micro_batches: int, axis_name: AxisNam
     """`value_and_grad` over a batch, as means over `micro_batches` parts of its rows.
 
     It has the form ``(params, extra, batch) -> ((loss, (extra, metrics)), grads)``. Gradients are
-    added in at least float32. Metrics that are not floating must be the same for all parts and all
-    workers; the last part's value is returned.
+    added in at least float32. Metrics that are neither floating nor complex must be the same
+    for all parts and all workers; the last part's value is returned.
     """
     if micro_batches == 1:
         return value_and_grad

@@ -49,7 +49,7 @@ def _takes(signature: inspect.Signature, arguments: int) -> bool:
 
 
 def checked(loss_fn: Callable) -> Callable:
-    """`loss_fn`, with a ValueError if it returns another structure, or another kind of `extra`."""
+    """`loss_fn`, with a ValueError for what it must not return: see `LOSS_FUNCTION` and `extra`."""
 
     def run(params, extra, batch):
         found = loss_fn(params, extra, batch)
@@ -73,7 +73,7 @@ def checked(loss_fn: Callable) -> Callable:
 
 
 def _check_same_types(new: Any, old: Any) -> None:
-    """ValueError if the loss function returned an `extra` of another structure, shape or dtype."""
+    """ValueError if the loss function returned an `extra` of other names, shapes or dtypes."""
     types = [
         {path_text(path): f"{jnp.result_type(x)}{list(jnp.shape(x))}" for path, x in leaves}
         for leaves in map(jax.tree_util.tree_leaves_with_path, (new, old))
@@ -83,7 +83,8 @@ def _check_same_types(new: Any, old: Any) -> None:
         if after != before:
             raise ValueError(
                 f"the loss function was given {before} as extra at {path!r}, and returned {after}."
-                " What it returns is the extra of the next step, of the same kind."
+                " What it returns is the extra of the next step, of the same kind: begin with an extra"
+                " like that, or cast it back."
             )
 
 

@@ -109,10 +109,10 @@ def make_train_step(
         `micro_batches` is below 1, or `loss_fn` takes other arguments. From the step: if it is
         given arrays whose memory an earlier step has reused. While tracing: if a parameter is an
         integer, if a worker's rows do not divide by `micro_batches`, if the loss function returns
-        another structure, shape or dtype for `extra`, if a metric is named ``"loss"`` or
+        other names, shapes or dtypes of arrays in `extra`, if a metric is named ``"loss"`` or
         ``"applied"``, or if `apply_if_all_finite` is not around the whole chain. Also if updates,
-        optimizer state, or integers in `extra` and the metrics would differ between workers; the
-        message names the array.
+        optimizer state, or what is neither floating nor complex in `extra` and the metrics would
+        differ between workers; the message names the array.
     """
     check_link("optimizer", optimizer, "optax.chain(compress(…), optax.sgd(0.1))")
     check_integer("micro_batches", micro_batches, 1, "the number of parts of each worker's rows")
@@ -142,6 +142,11 @@ def make_train_step(
         )
 
     def step(params, opt_state, extra, batch, bandwidth=None):
+        if is_per_worker(extra):
+            raise ValueError(
+                "extra is the same on all workers; got rows of workers. Give"
+                " mean_over_workers(extra)."
+            )
         check_around_whole_chain(opt_state)
         check_differentiable(params)
         state = params, opt_state, extra
@@ -174,7 +179,8 @@ def on_workers(
       What `one_worker` returns, on the devices and in the memories of `state`.
     """
     params, opt_state, extra = state
-    check_worker_axis((opt_state, extra), mesh, axis_name)
+    check_worker_axis(opt_state, mesh, axis_name)
+    check_worker_axis({"extra": extra}, mesh, axis_name)
     kept, opt_state = opt_state, with_given(to_device(opt_state), bandwidth=bandwidth)
     of_extra = P(axis_name) if is_per_worker(extra) else P()
     specs = P(), state_specs(opt_state, axis_name), of_extra
@@ -241,8 +247,8 @@ def _average(tree: Any, axis_name: AxisName) -> Any:
         if may_differ(x, axis_name):
             what, name = ("extra", "metrics")[path[0].idx], path_text(path[1:])
             raise ValueError(
-                f"{what} at {name!r} is {x.dtype} and differs between workers; only floating arrays"
-                " are averaged over them. Make it floating, as in correct.mean(), or the same on"
+                f"{what} at {name!r} is {x.dtype} and differs between workers; only floating and"
+                " complex arrays are averaged over them. Make it floating, as in correct.mean(), or the same on"
                 " all workers."
             )
     own = mask(tree, inexact)

@@ -89,10 +89,11 @@ def check_link(name: str, link: Any, example: str) -> None:
     """ValueError unless `link`, an argument of this name, is an Optax transformation."""
     # A dict of parameters has `update` too, and a compressor `init`.
     if not (hasattr(link, "init") and hasattr(link, "update")):
-        hint = f"; write compress({link!r})" if isinstance(link, Compressor) else ""
-        raise ValueError(
-            f"{name} is an Optax transformation, such as {example}; got {link!r}{hint}."
-        )
+        # The parameters, by mistake, would be a long message.
+        got = f"a {type(link).__name__}"
+        if isinstance(link, Compressor):
+            got = f"{link!r}; write compress({link!r})"
+        raise ValueError(f"{name} is an Optax transformation, such as {example}; got {got}.")
 
 
 def check_stateless(outer: str, inner: Any) -> None:

@@ -19,6 +19,7 @@ from jaxcompress import (
     error_feedback,
     init_state,
     replicate,
+    rows_of_workers,
     shard_batch,
     top_k,
 )
@@ -265,7 +266,7 @@ def test_a_compressor_in_place_of_an_optimizer_is_refused():
 
 def test_parameters_in_place_of_an_optimizer_are_refused():
     params, mesh = {"w": jnp.zeros(3)}, data_mesh(2)
-    message = r"optimizer is an Optax transformation, .* got \{'w'"
+    message = r"optimizer is an Optax transformation, .* got a dict\."
     with pytest.raises(ValueError, match=message):
         make_train_step(lambda params, batch: 0.0, params, mesh)
     with pytest.raises(ValueError, match=message):
@@ -310,6 +311,13 @@ def test_extra_of_another_kind_is_refused(micro_batches, returned, after):
         step.trace(*arguments)
 
 
+def test_rows_of_workers_are_no_extra():
+    step, (params, state, _, batch) = start()
+    extra = rows_of_workers({"mean": jnp.zeros(3)}, data_mesh(WORKERS))
+    with pytest.raises(ValueError, match=r"got rows of workers. Give mean_over_workers"):
+        step.trace(params, state, extra, batch)
+
+
 def test_what_is_complex_in_extra_is_averaged():
     def loss(params, extra, batch):
         return loss_of(params, {}, batch)[0], ({"turned": batch[1][0, 0] * (1 + 2j)}, {})
@@ -329,7 +337,7 @@ def test_integers_that_differ_between_workers_are_refused_by_name():
         value, _ = loss_of(params, {}, batch)
         return value, (extra, {"correct": jnp.sum(batch[1] > 0)})
 
-    advice = "is int32 and differs between workers; only floating arrays are averaged"
+    advice = "is int32 and differs between workers; only floating and complex arrays"
     for loss, extra, place in [
         (differing_extra, {"seen": {"positive": jnp.int32(0)}}, "extra at 'seen/positive'"),
         (differing_metric, {}, "metrics at 'correct'"),

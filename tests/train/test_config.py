@@ -186,9 +186,10 @@ def test_warmup_that_is_too_long_names_one_that_is_not(epochs):
         ({"scan_layers": True}, "--model transformer"),
         ({"outer_optimizer": "nesterov"}, "--period"),
         ({"outer_learning_rate": 1.0}, "--period"),
-        ({"period": 4, "outer_momentum": 0.5}, "--outer-optimizer nesterov"),
+        ({"period": 4, "outer_momentum": 0.5}, "--period and --outer-optimizer nesterov"),
         ({"min_workers": 2}, "--supervise"),
-        ({"rejoin_seconds": 9.0}, "--supervise"),
+        ({"rejoin_seconds": 9.0, "supervise": True}, "--supervise and --min-workers"),
+        ({"min_workers": 2, "num_processes": 4}, "--supervise"),
     ],
 )
 def test_a_setting_without_effect_is_refused(changes, needed):

@@ -148,7 +148,10 @@ def test_an_optimizer_that_sends_its_momentum_is_refused():
 @pytest.mark.parametrize(
     ("changes", "reported"),
     [
-        ({"model": "lstm", "tensor": 2}, "tensor splits the heads of a transformer; got tensor=2"),
+        (
+            {"model": "lstm", "tensor": 2, "width": 128},
+            "tensor splits the heads of a transformer; got tensor=2",
+        ),
         ({"tensor": 8}, "tensor must divide the number of heads; got tensor=8 for 4 heads"),
         ({"fsdp": 2, "vmap": True}, "give each worker devices of its own"),
         ({"fsdp": 2, "nodes": 2}, "give each worker devices of its own"),

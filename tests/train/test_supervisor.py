@@ -11,7 +11,8 @@ import time
 import pytest
 
 from train import supervisor
-from train.config import Config
+from train.config import Config, load_config
+from train.config_rules import check_config
 from train.supervisor import Ended, StopRequest, command_lines, next_processes, run_generation
 
 CONFIG = Config(num_processes=4, workers=8, workdir="run", supervise=True, batch_size=120)
@@ -43,6 +44,12 @@ def test_each_process_is_told_its_place_and_the_workers_of_all():
     assert second[-2:] == ["--process-id", "1"]
     assert first[-4:-2] == ["--workers", "4"]
     assert "--no-supervise" in first
+
+
+def test_no_process_of_a_generation_is_refused():
+    given = ["--min-workers", "4", "--rejoin-seconds", "9", "--batch-size", "120"]
+    for command in command_lines(CONFIG, ["--supervise", "--workdir", "run", *given], 2):
+        check_config(load_config(command[4:]))
 
 
 def test_one_process_without_a_number_of_workers_drives_all_devices():
