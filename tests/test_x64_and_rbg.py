@@ -29,7 +29,6 @@ QUICK = [
     ("natural()", "rbg"),
     ("power_sgd(2, orthogonalize='cholesky')", "x64"),
     ("two_phase(qsgd(8, group=64))", "x64"),
-    ("error_feedback(top_k(0.1), dtype='int8')", "x64"),
 ]
 ON_ONE_AXIS = [text for text, claims in ALL_COMPRESSORS.items() if not claims.two_axes]
 
