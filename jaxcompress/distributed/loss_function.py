@@ -83,8 +83,8 @@ def _check_same_types(new: Any, old: Any) -> None:
         if after != before:
             raise ValueError(
                 f"the loss function was given {before} as extra at {path!r}, and returned {after}."
-                " What it returns is the extra of the next step, of the same kind: begin with an extra"
-                " like that, or cast it back."
+                " What it returns is the extra of the next step, of the same kind: begin with an"
+                " extra like that, or cast it back."
             )
 
 

@@ -248,8 +248,8 @@ def _average(tree: Any, axis_name: AxisName) -> Any:
             what, name = ("extra", "metrics")[path[0].idx], path_text(path[1:])
             raise ValueError(
                 f"{what} at {name!r} is {x.dtype} and differs between workers; only floating and"
-                " complex arrays are averaged over them. Make it floating, as in correct.mean(), or the same on"
-                " all workers."
+                " complex arrays are averaged over them. Make it floating, as in correct.mean(), or"
+                " the same on all workers."
             )
     own = mask(tree, inexact)
     mean = fused_mean(widened(own), axis_name)
