@@ -49,7 +49,7 @@ def _takes(signature: inspect.Signature, arguments: int) -> bool:
 
 
 def checked(loss_fn: Callable) -> Callable:
-    """`loss_fn`, with a ValueError for what it must not return: see `LOSS_FUNCTION` and `extra`."""
+    """`loss_fn`, with a ValueError if it returns another structure, or another kind of `extra`."""
 
     def run(params, extra, batch):
         found = loss_fn(params, extra, batch)
