@@ -73,7 +73,6 @@ NEXT = normal(4)
 # One process of a parallel run takes all cases of a compressor, so that each is compiled once.
 # One of each kind of arithmetic and memory is quick.
 QUICK = {
-    "top_k(0.1, inner=qsgd(8))",
     "two_phase(sign(32))",
     "qsgd(4)",
     "terngrad()",

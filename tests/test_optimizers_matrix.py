@@ -75,7 +75,7 @@ def assert_learns_as_dense(name: str, expression: str) -> None:
 
 # In each run of the tests `adam` follows every compressor, and the others that tests/test_optax.py
 # does not train follow one of them in turn. The other pairs are among the slow tests.
-FAST = ["momentum", "adafactor", "lion", "schedule-free sgd"]
+FAST = ["momentum", "schedule-free sgd"]
 
 
 def marks(name: str, compressor: int) -> list[pytest.MarkDecorator]:

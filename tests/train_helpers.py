@@ -28,7 +28,10 @@ ALONE: dict[str, Any] = {"coordinator": "127.0.0.1:1", "num_processes": 1, "proc
 
 # An epoch of the digits has 11 steps of 128 images. Two workers, so that two processes can have one
 # each.
-SMALL = ("--workers", "2", "--compressor", "error_feedback(top_k(0.01))", "--log-every-steps", "4")
+SMALL = (
+    *("--workers", "2", "--compressor", "error_feedback(block_top_k(0.01))"),
+    *("--log-every-steps", "4"),
+)
 
 
 class StopAfter(ReceivedSignal):

@@ -71,12 +71,11 @@ def run_on(nodes, compressor, updates, state=None):
     return jax.jit(step)(updates)[0]
 
 
-# Each on a mesh of two axes, and one of each phase at both ends: one node, nodes of one device.
+# Each way to travel on a mesh of two axes, and both ends: one node, nodes of one device.
 ONCE = [
     ("dense()", 4),
     ("top_k(0.1)", 2),
     ("block_top_k(0.1, block=64)", 1),
-    ("two_phase(qsgd(8, group=64))", 2),
     ("two_phase(qsgd(8, group=64))", 8),
     ("sign_majority()", 2),
 ]

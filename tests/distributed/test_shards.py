@@ -33,7 +33,6 @@ CHOSEN = {
     "two_phase(qsgd(8, group=64))",
     "random_k(0.1)",
     "global_top_k(0.1)",
-    "momentum_correction(top_k(0.1))",
 }
 MESHES = [(2, 4), (4, 2), (2, 2, 2)]
 every_compressor_on_every_mesh = pytest.mark.parametrize(

@@ -42,10 +42,9 @@ PARAMS = {
 }
 TOP_K = "error_feedback(top_k(0.05))"
 KINDS = [
-    TOP_K,
     "error_feedback(power_sgd(2))",
     "momentum_correction(dgc_warmup(0.05, warmup_steps=1))",
-    *slow("dense()", "qsgd(4)", "error_feedback(two_phase(sign()))"),
+    *slow(TOP_K, "dense()", "qsgd(4)", "error_feedback(two_phase(sign()))"),
 ]
 
 

@@ -141,10 +141,10 @@ def by_vmap(compressor, updates):
     "text",
     [
         "top_k(0.1)",
-        "one_phase(block_top_k(0.05, block=256, inner=cast('bfloat16')))",
         "one_phase(block_top_k(0.05, block=256, inner=sign()))",
         "two_phase(int4(group=64))",
         *slow(
+            "one_phase(block_top_k(0.05, block=256, inner=cast('bfloat16')))",
             "one_phase(block_top_k(0.1, block=64, inner=block_top_k(0.5, block=64)))",
             "one_phase(block_max(100))",
             "two_phase(cast('bfloat16'))",

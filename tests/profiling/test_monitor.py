@@ -93,7 +93,6 @@ def test_dense_leaves_nothing_unsent():
 EXPRESSIONS = [
     "error_feedback(top_k(0.1, inner=qsgd(4)))",
     "power_sgd(2)",
-    "switch(warmup(1), dense(), top_k(0.1))",
 ]
 
 

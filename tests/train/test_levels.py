@@ -26,7 +26,7 @@ ADAPTIVE = Config(
     workers=4,
     vmap=True,
     epochs=1.0,
-    compressor=f"error_feedback(adaptive({RULE}, top_k(0.2), top_k(0.01)))",
+    compressor=f"error_feedback(adaptive({RULE}, block_top_k(0.2), block_top_k(0.01)))",
     log_every_steps=1,
 )
 
@@ -73,7 +73,7 @@ def test_with_a_period_levels_are_those_of_the_averages():
     """The second decision is after the fourth of six synchronisations."""
     text = ADAPTIVE.compressor.replace("every=3", "every=2")
     config = dataclasses.replace(ADAPTIVE, period=2, compressor=text)
-    strong = dataclasses.replace(config, compressor="error_feedback(top_k(0.01))")
+    strong = dataclasses.replace(config, compressor="error_feedback(block_top_k(0.01))")
     weak = dataclasses.replace(config, compressor="error_feedback(top_k(0.2))")
     found, *fixed = (train(each) for each in (config, strong, weak))
     weakest, strongest = (one["peak_bytes_per_step"] for one in reversed(fixed))
@@ -113,6 +113,7 @@ def test_a_rule_inside_a_level_is_given_the_rate_of_the_link():
     assert first_rate(state, data_mesh(2)).keys() == {"bandwidth"}
 
 
+@pytest.mark.slow
 def test_skipped_steps_send_as_the_others(monkeypatch):
     """A loss scale of 2^24 overflows in float16 until it has been halved some times."""
     monkeypatch.setattr(Config, "loss_scale", 2.0**24)

@@ -34,7 +34,7 @@ PERIOD = Config(
     epochs=1.0,
     optimizer="adam",
     learning_rate=3e-3,
-    compressor="error_feedback(top_k(0.05))",
+    compressor="error_feedback(block_top_k(0.05))",
     log_every_steps=4,
 )
 

@@ -66,7 +66,7 @@ def test_processes_of_four_devices_share_a_sharded_model(tmp_path):
     config = Config(
         **ALONE,
         workers=2,
-        compressor="error_feedback(top_k(0.01))",
+        compressor="error_feedback(block_top_k(0.01))",
         fsdp=4,
         epochs=1.0,
         min_compression_rate=0.0,

@@ -25,7 +25,9 @@ from train.trained import read_trained
 # One process runs them all, so that they share a run.
 pytestmark = pytest.mark.xdist_group("trained")
 
-RUN = Config(**ALONE, workers=2, vmap=True, epochs=0.2, compressor="error_feedback(top_k(0.05))")
+RUN = Config(
+    **ALONE, workers=2, vmap=True, epochs=0.2, compressor="error_feedback(block_top_k(0.05))"
+)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from benchmarks.gpu import whole_steps
 from benchmarks.gpu.whole_steps import FILE, Options, Step, main, row
 
 
+@pytest.mark.slow
 def test_dense_is_measured_beside_every_compressor(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(results, "FOLDER", tmp_path)
     monkeypatch.setattr(whole_steps, "environment", lambda: {"device": "cpu", "commit": "abc"})

@@ -18,6 +18,7 @@ def test_messages_are_as_large_as_asked(constructor):
     assert sum(jax.tree.leaves(sizes)) == pytest.approx(12_000, rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_schemes_are_compared_on_other_batches(monkeypatch):
     monkeypatch.setattr(layer_levels, "STEPS", 2)
     monkeypatch.setattr(layer_levels, "BATCHES", 1)

@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import optax
+import pytest
 
 import jaxcompress
 from benchmarks.common.plotting import save
@@ -9,6 +10,7 @@ from benchmarks.plan import map
 from benchmarks.plan.map import GBIT, picture
 
 
+@pytest.mark.slow
 def test_a_picture_with_every_label_inside_is_written(tmp_path, monkeypatch):
     figures = []
     monkeypatch.setattr(

@@ -17,6 +17,7 @@ HAS_COMMITS = not subprocess.run(
 pytestmark = pytest.mark.skipif(not HAS_COMMITS, reason="not a git repository with a commit")
 
 
+@pytest.mark.slow
 def test_a_row_has_both_times_their_ratio_and_the_copies(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(results, "FOLDER", tmp_path)
     main(Options(since="HEAD", data=("1M",), only=("block_max(128)",), rounds=1))
