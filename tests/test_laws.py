@@ -2,7 +2,8 @@
 
 Four programs serve all laws of a compressor: on four devices, on two nodes of four, a long run by
 `vmap`, and a step on large arrays. See `laws_programs`. In the fast tests every compressor runs on
-four devices, and one of each code path in the other programs.
+four devices, and one of each way to travel in the other programs; on large arrays also one of each
+way to encode.
 """
 
 from collections.abc import Iterable
@@ -98,7 +99,7 @@ CODE_PATHS = TRAVEL | {
     "lloyd_max(3, group=64)",
     "error_feedback(top_k(0.1), dtype='int8')",
 }
-# These compress each part by one of the others, or remember around one.
+# These choose among the others, by array or by step, or remember around one.
 AROUND = {
     "error_feedback(top_k(0.1))",
     "switch(warmup(1), dense(), top_k(0.1))",
@@ -132,7 +133,10 @@ every_compressor = of(ALL_COMPRESSORS)
 # or on that and how it encodes; so one of each is fast, and the law of the steps holds for all.
 on_a_second_mesh = of(ALL_COMPRESSORS, fast=TRAVEL - AROUND)
 in_large_arrays = of(ALL_COMPRESSORS, fast=CODE_PATHS - AROUND)
-in_a_long_run = of(filter(simulates_memory, ALL_COMPRESSORS), fast=TRAVEL - AROUND)
+in_a_long_run = of(
+    filter(simulates_memory, ALL_COMPRESSORS),
+    fast=TRAVEL - AROUND | {"sign()", "block_sparse(0.1, block=16)"},  # these leave the most
+)
 # Of one step, whatever the number of arrays.
 MOST_COLLECTIVES = 4
 # Of the entries of a message, in how many collectives ever: 8 and 16 bits. A message fills whole

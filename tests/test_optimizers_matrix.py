@@ -73,8 +73,8 @@ def assert_learns_as_dense(name: str, expression: str) -> None:
     assert trained(name, parse(expression)) >= of_dense(name) - POINTS
 
 
-# In each run of the tests `adam` follows every compressor, and the others that tests/test_optax.py
-# does not train follow one of them in turn. The other pairs are among the slow tests.
+# In each run of the tests `adam` follows every compressor, and two more optimizers, which
+# tests/test_optax.py does not train, follow one each. The other pairs are among the slow tests.
 FAST = ["momentum", "schedule-free sgd"]
 
 

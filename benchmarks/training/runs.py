@@ -60,7 +60,12 @@ RUNS = [
     Run("cifar10", "configs/cifar10_resnet8_power_sgd.yaml", in_readme=True),
     Run("cifar10", "configs/cifar10_resnet8_power_sgd.yaml", "error_feedback(power_sgd(4))"),
     Run("cifar10", "configs/cifar10_resnet8_dgc.yaml"),
-    Run("cifar10", "configs/cifar10_resnet8_top_k.yaml", "error_feedback(eden(2))"),
+    Run(
+        "cifar10",
+        "configs/cifar10_resnet8_top_k.yaml",
+        "error_feedback(eden(2))",
+        in_readme=True,
+    ),
     Run("resnet18", "configs/cifar10_resnet18_dense.yaml"),
     Run("resnet18", "configs/cifar10_resnet18_top_k.yaml"),
     Run("resnet18", "configs/cifar10_resnet18_power_sgd.yaml"),

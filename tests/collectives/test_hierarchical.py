@@ -71,12 +71,12 @@ def run_on(nodes, compressor, updates, state=None):
     return jax.jit(step)(updates)[0]
 
 
-# Each way to travel on a mesh of two axes, and both ends: one node, nodes of one device.
+# Each way to travel, and meshes of every kind: one node, several, and nodes of one device.
 ONCE = [
     ("dense()", 4),
-    ("top_k(0.1)", 2),
+    ("top_k(0.1)", 8),
     ("block_top_k(0.1, block=64)", 1),
-    ("two_phase(qsgd(8, group=64))", 8),
+    ("two_phase(qsgd(8, group=64))", 2),
     ("sign_majority()", 2),
 ]
 

@@ -28,7 +28,8 @@ from jaxcompress import (
 from jaxcompress.profiling.replica_groups import replica_groups
 from jaxcompress.transform import with_other_keys
 
-# Of every family one; the others are among the slow tests.
+# Two phases, entries drawn at random, and a selection over all arrays; test_shards_laws.py has
+# memories and low rank. The others are among the slow tests.
 CHOSEN = {
     "two_phase(qsgd(8, group=64))",
     "random_k(0.1)",

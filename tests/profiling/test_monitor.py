@@ -94,11 +94,16 @@ EXPRESSIONS = [
     "error_feedback(top_k(0.1, inner=qsgd(4)))",
     "power_sgd(2)",
 ]
+SWITCH = "switch(warmup(1), dense(), top_k(0.1))"
 
 
 # In one process, which compiles each once.
 every_expression = pytest.mark.parametrize(
-    "expression", [pytest.param(text, marks=pytest.mark.xdist_group(text)) for text in EXPRESSIONS]
+    "expression",
+    [
+        *(pytest.param(text, marks=pytest.mark.xdist_group(text)) for text in EXPRESSIONS),
+        pytest.param(SWITCH, marks=pytest.mark.slow),
+    ],
 )
 parsed = functools.cache(parse)
 

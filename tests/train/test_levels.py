@@ -74,7 +74,7 @@ def test_with_a_period_levels_are_those_of_the_averages():
     text = ADAPTIVE.compressor.replace("every=3", "every=2")
     config = dataclasses.replace(ADAPTIVE, period=2, compressor=text)
     strong = dataclasses.replace(config, compressor="error_feedback(block_top_k(0.01))")
-    weak = dataclasses.replace(config, compressor="error_feedback(top_k(0.2))")
+    weak = dataclasses.replace(config, compressor="error_feedback(block_top_k(0.2))")
     found, *fixed = (train(each) for each in (config, strong, weak))
     weakest, strongest = (one["peak_bytes_per_step"] for one in reversed(fixed))
     assert found["mean_bytes_per_step"] == pytest.approx((4 * weakest + 2 * strongest) / 11)
