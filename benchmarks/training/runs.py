@@ -30,7 +30,6 @@ MNIST = [
     ),
     *("qsgd(4)", "error_feedback(sign())", "sign()"),
     *("error_feedback(int4())", "error_feedback(eden(2))"),
-    "error_feedback(power_sgd(4, inner=eden(4)))",
 ]
 
 
@@ -46,6 +45,12 @@ RUNS = [
         "error_feedback(block_top_k(0.01, inner=qsgd(8)))",
     ),
     *(Run("mnist", "configs/mnist_top_k.yaml", compressor) for compressor in MNIST),
+    Run(
+        "mnist",
+        "configs/mnist_top_k.yaml",
+        "error_feedback(power_sgd(4, inner=eden(4)))",
+        in_readme=True,
+    ),
     Run("dgc", "configs/mnist_dgc.yaml"),
     Run("mnist", "configs/mnist_adaptive.yaml"),
     Run("mnist_periods", "configs/mnist_diloco.yaml"),
