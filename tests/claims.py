@@ -35,6 +35,11 @@ def level_of_16_bits_by_norm(x) -> float:
     return math.sqrt(energy(x)) / (2**15 - 1)
 
 
+def cut_to_16_bits(x) -> float:
+    """What an entry loses as a bfloat16 that is rounded towards zero."""
+    return float(np.abs(np.asarray(x, np.float64)).max(initial=0)) * 2**-7
+
+
 class Claims(NamedTuple):
     """What the docstring of a compressor promises, for the laws to check."""
 
@@ -333,7 +338,11 @@ ALL_COMPRESSORS: dict[str, Claims] = {
         limit="int4(group=1, stochastic=True)",
         random=True,
     ),
-    "int2(group=64)": Claims(contraction=integer_delta(2, 64), limit="int2(group=1)"),
+    "int2(group=64)": Claims(
+        contraction=lambda x: (1 - 2.0**-14) / min(64, x.size),
+        limit="int2(group=1)",
+        limit_rounding=cut_to_16_bits,
+    ),
     "int_sum(8)": Claims(contraction=nothing, no_limit="workers share the levels"),
     "int_sum(16, group=64)": Claims(contraction=nothing, no_limit="workers share the levels"),
     "float8()": Claims(contraction=float8_delta(2.0**-4, 2.0**-10 / 448), limit="float8(group=1)"),

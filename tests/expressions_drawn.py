@@ -45,7 +45,7 @@ CODECS = {
     "natural": call("natural"),
     "int8": call("int8", group=groups, stochastic=st.booleans()),
     "int4": call("int4", group=groups, stochastic=st.booleans()),
-    "int2": call("int2", group=groups, stochastic=st.booleans()),
+    "int2": call("int2", group=groups),
     "lloyd_max": call("lloyd_max", st.integers(1, 6), group=groups, unbiased=st.booleans()),
     "float8": call("float8", quoted("e4m3", "e5m2"), group=groups),
     "cast": call("cast", quoted("bfloat16", "float16", "float32")),

@@ -408,7 +408,7 @@ def assert_smaller(result: Result) -> None:
 
 
 NOT_CONTRACTING = [
-    *("qsgd(2)", "terngrad()", "int2(stochastic=True)", "random_k(0.1, rescale=True)"),
+    *("qsgd(2)", "terngrad()", "random_k(0.1, rescale=True)"),
     *("sign_majority()", "importance_sampled(0.1)", "terngrad(clip=None)", "nuqsgd(3)"),
     *("bernoulli(0.1, rescale=True)", "rotated(qsgd(2))", "monitor(qsgd(2))"),
 ]

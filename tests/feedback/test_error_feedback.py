@@ -363,7 +363,6 @@ def test_a_memory_around_a_memory_is_refused(inner):
     [
         "qsgd(2)",
         "terngrad(clip=None)",
-        "int2(stochastic=True)",
         "nuqsgd(2)",
         "random_k(0.01, rescale=True)",
         "bernoulli(0.01, rescale=True)",

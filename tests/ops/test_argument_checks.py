@@ -165,7 +165,7 @@ def test_what_is_no_compressor_is_refused():
 NOISY = [
     qsgd(2),
     terngrad(),
-    int2(stochastic=True),
+    terngrad(clip=None, group=32),
     nuqsgd(2),
     random_k(0.1, rescale=True),
     random_k(0.9, rescale=True),

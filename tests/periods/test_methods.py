@@ -41,7 +41,7 @@ METHODS = {
     "local_sgd": (local_sgd(3.0, period=5), 32.0),
     "diloco": (diloco(optax.adamw(3e-3), period=5), 32.0),
     "sparse_loco": (sparse_loco(optax.adamw(3e-3), period=5), 0.25),
-    "mu_loco": (mu_loco(3e-3, period=5), 2.25),
+    "mu_loco": (mu_loco(3e-3, period=5), 1.73),
 }
 
 

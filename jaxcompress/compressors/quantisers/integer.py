@@ -1,14 +1,15 @@
-"""Integers of 8, 4 or 2 bits with one scale per group, rounded to nearest or at random."""
+"""Levels at equal distances, from minus to plus a scale of each group: 255, 15 or three of them."""
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float32
+from jaxtyping import Array, BFloat16, Float32
 
 from jaxcompress.base import Codec, Compressor, parseable
 from jaxcompress.collectives.gathered import gathered
 from jaxcompress.ops.argument_checks import check_flag
-from jaxcompress.ops.bitpacking import unpack
+from jaxcompress.ops.bitpacking import pack_radix, unpack, unpack_radix
 from jaxcompress.ops.quantization import (
     absmax,
     check_group,
@@ -82,19 +83,50 @@ def int4(group: int = 64, stochastic: bool = False) -> Compressor:
 
 
 @parseable
-def int2(group: int = 32, stochastic: bool = False) -> Compressor:
-    """Rounds to the levels -1, 0, 1 times a scale of the group, in 2 bits; as `int4`.
+def int2(group: int = 32) -> Compressor:
+    """Rounds to the nearest of -s, 0 and s, with a scale s of the group, in 1.6 bits; as `int4`.
 
-    To nearest, entries above half of 1, 0.6 or 0.4 times the largest of their group are sent,
-    whichever has the least squared error; the error memory sends the others later. At random the
-    noise is larger than the update, and `error_feedback` refuses it: use it alone or inside
-    `control_variate`.
+    Entries above half of 1, 0.6 or 0.4 times the largest of their group are sent, whichever has the
+    least squared error; the error memory sends the others later. The scale, ``s = <x, level> /
+    <level, level>``, is rounded towards zero to 16 bits. (At random these three values are
+    ``terngrad(clip=None)``.)
+
+    How it travels: twenty entries to a word of 32 bits, and one bfloat16 per group; with more
+    workers in two phases (see `gathered`). In groups of 64 that is 1.85 bits per entry.
+
+    Guarantees, for float32 in its normal range: ``|residual|^2 <= (1 - delta) |x|^2`` with
+    ``delta = (1 - 2^-14) / group``. Zeros are exact. A group with an infinite or NaN entry decodes
+    to NaN.
+
+    Args:
+      group: Entries that share a scale, at least 1.
+
+    Returns:
+      A `Compressor` without state.
+
+    Raises:
+      ValueError: if `group` is not an integer of at least 1.
 
     Example:
       >>> int2(group=64)
       int2(group=64)
     """
-    return _integer(2, group, stochastic, (1.0, 0.6, 0.4))
+    check_group(group)
+
+    def encode(key, x):
+        groups = in_groups(x.astype(jnp.float32), group)
+        largest = safe_scale(absmax(groups), 1)
+        level, factor = _least_squares(scaled(groups, largest), 1, (1.0, 0.6, 0.4))
+        # NaN is no digit: it would change those of other groups. The scale tells the receiver.
+        digits = jnp.where(jnp.isnan(level), 0, level).ravel()[: x.size] + 1
+        return pack_radix(digits.astype(jnp.uint32), 3), _first_16_bits(largest * factor)[:, 0]
+
+    def decode(message, like):
+        words, scale = message
+        level = unpack_radix(words, 3, like.size).astype(jnp.float32) - 1
+        return times_scale(level, scale.astype(jnp.float32), like, group)
+
+    return gathered(Codec(encode, decode, chunk=group))
 
 
 def _integer(bits: int, group: int, stochastic: bool, ranges: tuple[float, ...] = ()) -> Compressor:
@@ -144,3 +176,9 @@ def _least_squares(
     best = jnp.argmax(gains, axis=0)
     factor = jnp.take_along_axis(factors, best[None], axis=0)[0]
     return rounded(jnp.array(ranges, jnp.float32)[best]), factor * steps
+
+
+def _first_16_bits(x: Float32[Array, "..."]) -> BFloat16[Array, "..."]:
+    """`x` as bfloat16, rounded towards zero: no decoded entry exceeds the largest of its group."""
+    bits = lax.bitcast_convert_type(x, jnp.uint32) >> 16
+    return lax.bitcast_convert_type(bits.astype(jnp.uint16), jnp.bfloat16)

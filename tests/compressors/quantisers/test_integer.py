@@ -40,7 +40,9 @@ def test_entries_become_the_nearest_level_of_the_best_scale(make, bits, size):
     x = np.random.default_rng(size).standard_normal(size).astype(np.float32)
     found, expected = sent(make(group=32), x), rounded(x, bits, 32)
     # An entry half-way between two levels may go to either; there are none among these.
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    # The scale of int2 is a bfloat16, rounded towards zero.
+    assert np.all(np.abs(found) <= np.abs(expected) * (1 + 1e-5) + 1e-6)
+    np.testing.assert_allclose(found, expected, rtol=2**-7 if bits == 2 else 1e-5, atol=1e-6)
 
 
 def test_the_largest_of_a_group_is_exact_in_8_bits():
@@ -49,7 +51,7 @@ def test_the_largest_of_a_group_is_exact_in_8_bits():
     np.testing.assert_allclose(sent(int8(group=64), x)[place], x[place], rtol=1e-6)
 
 
-@pytest.mark.parametrize(("make", "bits"), [(int8, 8), (int4, 4), (int2, 2)])
+@pytest.mark.parametrize(("make", "bits"), [(int8, 8), (int4, 4)])
 def test_random_rounding_has_the_variance_of_the_closed_form(make, bits):
     x = jnp.asarray(np.random.default_rng(2).standard_normal(64), jnp.float32)
     codec, draws = make(group=64, stochastic=True).codec, 4000
@@ -66,20 +68,25 @@ def test_random_rounding_has_the_variance_of_the_closed_form(make, bits):
 
 
 @pytest.mark.parametrize(
-    ("text", "bits", "group"), [("int8()", 8, 256), ("int4()", 4, 64), ("int2()", 2, 32)]
+    ("text", "bits"),
+    [
+        ("int8()", 8 + 32 / 256),
+        ("int4()", 4 + 32 / 64),
+        ("int2()", 1.6 + 16 / 32),
+        ("int2(group=64)", 1.85),
+    ],
 )
-def test_bits_are_those_of_the_entries_and_a_scale_a_group(text, bits, group):
-    assert (
-        parse(text).message_bits(jax.ShapeDtypeStruct((2560,), jnp.float32))
-        == bits * 2560 + 32 * 2560 // group
-    )
+def test_bits_are_those_of_the_entries_and_a_scale_a_group(text, bits):
+    like = jax.ShapeDtypeStruct((2560,), jnp.float32)
+    assert parse(text).message_bits(like) == pytest.approx(bits * 2560)
 
 
-@pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_a_group_that_is_not_finite_is_seen_and_others_are_not_touched(value):
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, -np.nan])
+@pytest.mark.parametrize("make", [int8, int4, int2])
+def test_a_group_that_is_not_finite_is_seen_and_others_are_not_touched(make, value):
     x = np.ones(64, np.float32)
     x[3] = value
-    found = sent(int8(group=32), x)
+    found = sent(make(group=32), x)
     assert np.all(np.isnan(found[:32])) and np.all(found[32:] == 1)
 
 
