@@ -38,6 +38,7 @@ HERE = (
     ),
     Benchmark("scaling", hours=0.1),
     Benchmark("layer_levels", quick=("--task", "simple_cnn on MNIST"), hours=0.1),
+    Benchmark("step_profile", quick=("--task", "CNN", "--rounds", "1"), hours=0.1),
     Benchmark("unsent", quick=(*MNIST, "block_top_k"), hours=0.3),
     Benchmark("scheme_survey", quick=("--only", "qsgd"), hours=0.4),
     Benchmark("distortion", quick=(*MNIST, "qsgd(4)")),

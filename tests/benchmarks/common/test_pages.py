@@ -53,7 +53,7 @@ NO_MEASURE = (
     *("ddp_settings", "distortion", "faults", "gpu", "layer_levels", "learning_rates", "network"),
     *("period_bytes", "period_lengths", "period_overlap", "period_schemes", "period_seconds"),
     *("process_settings", "scheme_survey", "sharded_network", "sharded_training"),
-    *("time_to_accuracy", "training", "unsent"),
+    *("step_profile", "time_to_accuracy", "training", "unsent"),
 )
 NOTHING_MEASURED = {
     **{name: {"measure": False} for name in NO_MEASURE},

@@ -1,0 +1,1 @@
+"""Where dense training steps spend their time, in JAX and in PyTorch."""

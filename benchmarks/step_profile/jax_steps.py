@@ -1,0 +1,108 @@
+"""Profiles dense steps of a task in JAX.
+
+python -m benchmarks.step_profile.jax_steps TASK
+"""
+
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import jax
+from jax.profiler import ProfileData
+
+import jaxcompress
+from benchmarks.common.training_parts import training_parts
+from benchmarks.hosts.jax_host import versions
+from benchmarks.step_profile.kinds import (
+    CONVOLUTIONS,
+    COPIES,
+    OTHERS,
+    PRODUCTS,
+    STEPS,
+    report,
+    use_one_core,
+)
+from benchmarks.time_to_accuracy.tasks import TASKS, config_of
+from jaxcompress.distributed.freed_memory import take_free_blocks
+from jaxcompress.profiling.hlo_text import Computation, Instruction, read_hlo
+from train.optimizer import make_chain
+from train.task import make_loss
+
+MOVED = {"copy", "bitcast", "reshape", "parameter", "constant", "slice", "tuple"}
+# What these call has events of its own.
+CALLERS = {"while", "conditional", "call"}
+
+
+def main(task: str) -> None:
+    """Trains on one core, with the rows of one of two hosts."""
+    use_one_core()
+    config, mesh = config_of(TASKS[task]), jaxcompress.data_mesh(1)
+    parts = training_parts(config, TASKS[task].most_steps, 0, 2)
+    average = jaxcompress.compress(jaxcompress.dense())
+    optimizer = make_chain(config, average, parts.schedule, "data")
+    params, extra = jaxcompress.replicate((parts.params, parts.extra), mesh)
+    state = jaxcompress.init_state(optimizer, params, mesh)
+    batch = jaxcompress.shard_batch(parts.example, mesh)
+    step = jaxcompress.make_train_step(make_loss(parts.model), optimizer, mesh)
+    program = step.lower(params, state, extra, batch).compile()
+    take_free_blocks()
+    held = [params, state, extra]
+
+    def take() -> None:
+        *held[:], metrics = program(*held, batch)
+        jax.block_until_ready((held, metrics))
+
+    for _ in range(STEPS):
+        take()
+    report(take, profiled(take, program.as_text()), versions()["version"])
+
+
+def profiled(step: Callable[[], None], program: str) -> Counter[str]:
+    """Kind to the milliseconds of its instructions in `STEPS` steps."""
+    kinds, found = kinds_of(program), Counter()
+    with tempfile.TemporaryDirectory(prefix="profile-") as folder:
+        with jax.profiler.trace(folder):
+            for _ in range(STEPS):
+                step()
+        for name, nanoseconds in _events(folder):
+            if name in kinds:
+                found[kinds[name]] += nanoseconds / 1e6
+    return found
+
+
+def _events(folder: str) -> Iterator[tuple[str, float]]:
+    """The name and the duration of each event that the profiler has written."""
+    for path in Path(folder).rglob("*.xplane.pb"):
+        for plane in ProfileData.from_file(str(path)).planes:
+            for line in plane.lines:
+                for event in line.events:
+                    yield event.name, event.duration_ns
+
+
+def kinds_of(program: str) -> dict[str, str]:
+    """The kind of each instruction of a compiled program that has events of its own."""
+    computations, _ = read_hlo(program)
+    return {
+        name: _kind(instruction, computations)
+        for instructions in computations.values()
+        for name, instruction in instructions.items()
+        if instruction.opcode not in CALLERS
+    }
+
+
+def _kind(instruction: Instruction, computations: dict[str, Computation]) -> str:
+    inside = [
+        each.opcode for called in instruction.called for each in computations[called].values()
+    ]
+    opcodes = set(inside) if instruction.opcode == "fusion" else {instruction.opcode}
+    if "convolution" in opcodes:
+        return CONVOLUTIONS
+    if "dot" in opcodes:
+        return PRODUCTS
+    return COPIES if "transpose" in opcodes or opcodes <= MOVED else OTHERS
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
