@@ -81,7 +81,6 @@ NETWORK_BY_DESIGN = {
 
 MAXIMA_BY_DESIGN = {
     "jaxcompress/ops/quantization.py": "puts infinity for what a maximum loses",
-    "jaxcompress/ops/selection.py": "compares bits with indices among them",
     "jaxcompress/ops/radix_select.py": "compares integers",
 }
 

@@ -34,7 +34,7 @@ from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Results, Row, position
 from benchmarks.common.torch_python import lacking
 from benchmarks.hosts.host_processes import TUNED
-from benchmarks.step_profile.kinds import KINDS
+from benchmarks.step_profile.operation_kinds import KINDS
 from benchmarks.time_to_accuracy.tasks import TASKS, unprepared
 
 PAGE = REPOSITORY / "docs" / "performance.md"

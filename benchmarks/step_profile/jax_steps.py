@@ -15,7 +15,7 @@ from jax.profiler import ProfileData
 import jaxcompress
 from benchmarks.common.training_parts import training_parts
 from benchmarks.hosts.jax_host import versions
-from benchmarks.step_profile.kinds import (
+from benchmarks.step_profile.operation_kinds import (
     CONVOLUTIONS,
     COPIES,
     OTHERS,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, BFloat16, Float, Float32, Int8
 
-from jaxcompress.ops.quantization import max_magnitude, stochastic_round, uniform
+from jaxcompress.ops.quantization import absmax, stochastic_round, uniform
 
 DTYPES = (None, "bfloat16", "int8")
 # Entries that share a scale in 8 bits: 4 bytes of scale for 256 of levels.
@@ -78,7 +78,7 @@ def _to_8_bits(key: jax.Array, x: Float32[Array, "..."]) -> Int8Array:
 
 def _in_8_bits(x: Float32[Array, "..."], rounding: Any) -> Int8Array:
     groups = jnp.pad(x.ravel(), (0, -x.size % GROUP)).reshape(-1, GROUP)
-    scale = max_magnitude(groups, axis=1)
+    scale = absmax(groups)[:, 0]
     # Devices flush numbers below the normal range to zero, which has no reciprocal.
     scale = jnp.where(
         scale < STEPS * jnp.finfo(jnp.float32).tiny, 0.0, jnp.minimum(scale, 2.0**126)

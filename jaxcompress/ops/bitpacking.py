@@ -1,4 +1,4 @@
-"""Packs small integers into 32-bit words, as bits or as digits of a small base."""
+"""Packs small integers into 32-bit words, and digits of base 3 into bytes."""
 
 import functools
 import math
@@ -6,7 +6,8 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, UInt32
+from jax import lax
+from jaxtyping import Array, UInt8, UInt32
 
 WORD = 32
 
@@ -81,29 +82,26 @@ def _regroup(rows: UInt32[Array, "rows before"], shifts: np.ndarray) -> UInt32[A
     return jnp.sum(jnp.where(inside, moved, jnp.uint32(0)), axis=1, dtype=jnp.uint32)
 
 
-def radix_digits_per_word(base: int) -> int:
-    """The number of digits of `base` that one word holds."""
-    count = 1
-    while base ** (count + 1) <= 2**WORD:
-        count += 1
-    return count
+# Five digits of base 3 are below 243, and fit into a byte.
+DIGITS = 5
 
 
-def pack_radix(digits: UInt32[Array, " length"], base: int) -> UInt32[Array, " words"]:
-    """Packs integers below `base` into ``ceil(length / radix_digits_per_word(base))`` words.
-
-    Word i holds the digits i, i + words, i + 2 words, …, the first one lowest, so that memory is
-    read in order.
-    """
-    share = radix_digits_per_word(base)
-    parts = jnp.pad(digits, (0, -digits.shape[0] % share)).reshape(share, -1)
-    powers = jnp.array([base**k for k in range(share)], jnp.uint32)
-    return jnp.sum(parts * powers[:, None], axis=0, dtype=jnp.uint32)
+def pack_ternary(digits: UInt32[Array, " length"]) -> UInt8[Array, " bytes"]:
+    """Packs the digits 0, 1 and 2 into ``ceil(length / 5)`` bytes, the first one lowest."""
+    # The last byte apart, since CPUs do not vectorise what is computed of padded entries.
+    whole = digits.shape[0] // DIGITS * DIGITS
+    packed, last = _ternary_bytes(digits[:whole]), _ternary_bytes(digits[whole:])
+    return lax.dynamic_update_slice(jnp.pad(packed, (0, last.size)), last, (packed.size,))
 
 
-def unpack_radix(
-    words: UInt32[Array, " words"], base: int, length: int
-) -> UInt32[Array, " length"]:
-    """The `length` digits that `pack_radix` put into `words`."""
-    powers = jnp.array([base**k for k in range(radix_digits_per_word(base))], jnp.uint32)
-    return (words // powers[:, None] % base).ravel()[:length]
+def _ternary_bytes(digits: jax.Array) -> jax.Array:
+    powers = np.array([3**i for i in range(DIGITS)], np.uint32)
+    return jnp.sum(_rows(digits, DIGITS) * powers, axis=1, dtype=jnp.uint32).astype(jnp.uint8)
+
+
+def unpack_ternary(packed: UInt8[Array, " bytes"], length: int) -> UInt32[Array, " length"]:
+    """The `length` digits that `pack_ternary` put into `packed`."""
+    # A division by 3**i is a product, which CPUs vectorise: exact below 2**8.
+    reciprocals = np.array([-(-(2**16) // 3**i) for i in range(DIGITS)], np.uint32)
+    quotients = (packed.astype(jnp.uint32)[:, None] * reciprocals) >> 16
+    return (quotients % 3).ravel()[:length]

@@ -1,7 +1,8 @@
 """Groups of entries that share a scale, levels between minus and plus that scale, and rounding."""
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import Any
 
@@ -9,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Float32, Inexact, UInt32
+from jaxtyping import Array, Bool, Float, Float32, Inexact, Int32, Shaped, UInt32
 
 from jaxcompress.ops.argument_checks import check_integer
-from jaxcompress.ops.bitpacking import pack
+from jaxcompress.ops.bitpacking import pack, words_for
 
 Axis = int | tuple[int, ...] | None
 MOST_IN_GROUP = 2**48  # of more, the probability in `typical_absmax` rounds to 1
@@ -68,7 +69,53 @@ def group_sizes(groups: Float32[Array, "groups group"], size: int) -> Float32[Ar
 
 def absmax(groups: Float32[Array, "groups group"]) -> Float32[Array, "groups 1"]:
     """The largest magnitude of each group; infinite if an entry of it is not finite."""
-    return max_magnitude(groups, axis=1, keepdims=True)
+    largest = in_short_axes(_largest, groups)[:, None]
+    return jnp.where(jnp.isnan(largest), jnp.inf, largest)
+
+
+def _largest(parts: Float32[Array, "groups ..."]) -> Float32[Array, " groups"]:
+    # Bits of magnitudes order like them, and those of NaN are the largest. CPUs vectorise the
+    # maximum of integers.
+    bits = lax.bitcast_convert_type(parts, jnp.int32) & jnp.int32(2**31 - 1)
+    return lax.bitcast_convert_type(max_of_parts(bits), jnp.float32)
+
+
+# XLA for CPUs vectorises a reduction over any axis but the last. One over a longer axis it splits
+# in two, and stores the operand before.
+LANES, LONGEST = 8, 32
+
+
+def in_short_axes(reduce: Callable[..., Any], *rows: Shaped[Array, "rows length"]) -> Any:
+    """What `reduce` returns of these arrays, in which each row is an axis, or on CPUs several.
+
+    On CPUs none is longer than `LONGEST`, if the factors of a row's length allow that. `reduce`
+    computes what it reduces: XLA would store what is computed before the rows are split.
+    """
+    axes = short_axes(rows[0].shape[1])
+
+    def split(*rows: jax.Array) -> Any:
+        return reduce(*(row.reshape(len(row), *axes) for row in rows))
+
+    return lax.platform_dependent(*rows, cpu=split, default=reduce)
+
+
+@functools.cache
+def short_axes(length: int) -> tuple[int, ...]:
+    """Numbers with this product, most of them at most `LONGEST`."""
+    lanes = math.gcd(length, LANES) if length else 0
+    axes, rest = [lanes], length // max(lanes, 1)
+    while rest > 1:
+        factors = [n for n in range(2, LONGEST + 1) if rest % n == 0]
+        axes.insert(0, max(factors, default=rest))
+        rest //= axes[0]
+    return tuple(axes)
+
+
+def max_of_parts(parts: Int32[Array, "rows ..."]) -> Int32[Array, " rows"]:
+    """The largest of the nonnegative integers of each row, inside `in_short_axes`."""
+    if parts.ndim > 2:
+        parts = jnp.max(parts, axis=-2, initial=0)
+    return jnp.max(parts, axis=tuple(range(1, parts.ndim)), initial=0)
 
 
 def group_norms(groups: Float32[Array, "groups group"]) -> Float32[Array, "groups 1"]:
@@ -81,14 +128,26 @@ def group_norms(groups: Float32[Array, "groups group"]) -> Float32[Array, "group
 
 
 def row_sums(
-    terms: Sequence[Float32[Array, "groups group"]],
+    terms: Callable[..., Sequence[Float32[Array, "groups ..."]]],
+    *rows: Shaped[Array, "groups group"],
 ) -> Sequence[Float32[Array, " groups"]]:
-    """The sum of each row of each array, in one pass over memory.
+    """The sums over each row of all `terms` of these arrays, elementwise, in one pass over memory.
 
-    With several reductions XLA for CPUs would store all of `terms` before it adds.
+    With several reductions XLA for CPUs would store all terms before it adds.
     """
+
+    def sums(*parts: jax.Array) -> Sequence[jax.Array]:
+        found = terms(*parts)
+        if found[0].ndim > 2:
+            found = _sums(found, (found[0].ndim - 2,))
+        return _sums(found, tuple(range(1, found[0].ndim)))
+
+    return in_short_axes(sums, *rows)
+
+
+def _sums(arrays: Sequence[jax.Array], axes: tuple[int, ...]) -> Sequence[jax.Array]:
     zero = jnp.zeros((), jnp.float32)
-    return lax.reduce(terms, [zero] * len(terms), lambda a, b: list(map(lax.add, a, b)), (1,))
+    return lax.reduce(arrays, [zero] * len(arrays), lambda a, b: list(map(lax.add, a, b)), axes)
 
 
 def safe_scale(scale: Float32[Array, "groups 1"], steps: int | float) -> Float32[Array, "groups 1"]:
@@ -124,7 +183,9 @@ def pack_levels(
     levels: Float32[Array, "groups group"], size: int, bits: int
 ) -> UInt32[Array, " words"]:
     """Packs the first `size` of these integers from ``-s`` to ``s``, as unsigned integers."""
-    return pack((levels.ravel()[:size] + steps_of(bits)).astype(jnp.uint32), bits)
+    # Whole groups, since CPUs do not vectorise what is cut and padded again.
+    words = pack((levels.ravel() + steps_of(bits)).astype(jnp.uint32), bits)
+    return words[: words_for(size, bits)]
 
 
 def times_scale(
@@ -137,9 +198,11 @@ def times_scale(
 
 def stochastic_round(key: jax.Array, x: Float[Array, "..."]) -> Float[Array, "..."]:
     """Rounds to one of the two nearest integers with ``E[round(x)] == x``; integers are exact."""
-    low = jnp.floor(x)
+    magnitude = jnp.abs(x)
+    low = jnp.floor(magnitude)
     # Not floor(x + uniform): rounding the sum would raise large integers to the next one.
-    return low + (uniform(key, x.shape) < x - low).astype(x.dtype)
+    rounded = low + (uniform(key, x.shape) < magnitude - low).astype(x.dtype)
+    return jnp.sign(x) * rounded
 
 
 def uniform(key: jax.Array, shape: tuple[int, ...]) -> Float32[Array, "..."]:

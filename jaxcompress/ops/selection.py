@@ -1,16 +1,17 @@
 """Selects entries of an array: how many, and which."""
 
-import math
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int32
+from jaxtyping import Array, Float, Float32, Int32
 
 from jaxcompress.ops.argument_checks import check_integer, is_number, shown
 from jaxcompress.ops.merging import JOINED_ROW, joined_rows
+from jaxcompress.ops.quantization import in_short_axes, max_of_parts
 from jaxcompress.ops.radix_select import indices_of, largest_mask, largest_mask_of_each
 
 # Rows of at least this length are searched by counting: on a CPU it is faster than `lax.top_k` from
@@ -31,6 +32,7 @@ def check_block(block: Any) -> None:
     check_integer("block", block, 2, "the number of entries searched together")
 
 
+@functools.cache
 def num_kept(density: float, length: int) -> int:
     """How many of `length` entries are kept: the nearest integer, at least 1 if there is any."""
     return min(length, max(1, round(density * length)))
@@ -76,10 +78,6 @@ def take_entries(
     return indices, jnp.take_along_axis(rows, indices, axis=1)
 
 
-# Entries in a vector register of a CPU: rows of several registers are compared lane by lane.
-LANES = 8
-
-
 def block_argmax(rows: Float[Array, "rows length"]) -> Int32[Array, "rows 1"]:
     """The index of the entry largest in magnitude in each row.
 
@@ -89,21 +87,12 @@ def block_argmax(rows: Float[Array, "rows length"]) -> Int32[Array, "rows 1"]:
     """
     length = rows.shape[1]
     low = max(1, (length - 1).bit_length())
-    lanes = math.gcd(length, LANES)
-    # Counted from the end, so that the maximum prefers the first of equal entries.
-    index = jnp.arange(length - 1, -1, -1, dtype=jnp.int32)
-    magnitude = lax.bitcast_convert_type(rows.astype(jnp.float32), jnp.int32) & jnp.int32(
-        (1 << 31) - (1 << low)
-    )
-    keys = (magnitude | index).reshape(rows.shape[0], length // lanes, lanes)
-    by_lane = lax.platform_dependent(keys, cpu=_lanes_first, default=_at_once)
-    return (length - 1 - (by_lane & ((1 << low) - 1)))[:, None]
 
+    def largest(parts: Float32[Array, "rows ..."]) -> Int32[Array, " rows"]:
+        magnitude = lax.bitcast_convert_type(parts, jnp.int32) & jnp.int32((1 << 31) - (1 << low))
+        # Counted from the end, so that the maximum prefers the first of equal entries.
+        index = jnp.arange(length - 1, -1, -1, dtype=jnp.int32).reshape(parts.shape[1:])
+        return max_of_parts(magnitude | index)
 
-def _lanes_first(keys: jax.Array) -> jax.Array:
-    """For CPUs, where XLA vectorises a maximum over any axis but the last."""
-    return jnp.max(jnp.max(keys, axis=1, initial=0), axis=1, initial=0)
-
-
-def _at_once(keys: jax.Array) -> jax.Array:
-    return jnp.max(keys, axis=(1, 2), initial=0)
+    found = in_short_axes(largest, rows.astype(jnp.float32))
+    return (length - 1 - (found & ((1 << low) - 1)))[:, None]

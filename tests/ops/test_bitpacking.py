@@ -13,10 +13,9 @@ from jaxcompress.ops.bitpacking import (
     as_unsigned,
     bits_for,
     pack,
-    pack_radix,
-    radix_digits_per_word,
+    pack_ternary,
     unpack,
-    unpack_radix,
+    unpack_ternary,
     words_for,
 )
 
@@ -131,22 +130,15 @@ def test_levels_keep_their_value_as_unsigned():
     )
 
 
-@pytest.mark.parametrize(
-    ("base", "count"), [(2, 32), (3, 20), (5, 13), (10, 9), (255, 4), (256, 4), (65536, 2)]
-)
-def test_a_word_holds_as_many_digits_as_fit(base, count):
-    assert radix_digits_per_word(base) == count
-
-
 @settings(max_examples=20, deadline=None)
-@given(st.integers(2, 300), st.integers(0, 90), st.integers(0, 2**32 - 1))
-def test_what_is_packed_comes_back(base, length, seed):
-    digits = np.random.default_rng(seed).integers(0, base, length, dtype=np.uint32)
-    words = pack_radix(jnp.asarray(digits), base)
-    assert words.shape == (-(-length // radix_digits_per_word(base)),)
-    np.testing.assert_array_equal(unpack_radix(words, base, length), digits)
+@given(st.integers(0, 90), st.integers(0, 2**32 - 1))
+def test_ternary_digits_come_back(length, seed):
+    digits = np.random.default_rng(seed).integers(0, 3, length, dtype=np.uint32)
+    packed = pack_ternary(jnp.asarray(digits))
+    assert packed.shape == (-(-length // 5),) and packed.dtype == jnp.uint8
+    np.testing.assert_array_equal(unpack_ternary(packed, length), digits)
 
 
-def test_the_largest_digits_fill_a_word():
-    words = pack_radix(jnp.full(20, 2, jnp.uint32), 3)
-    assert words.tolist() == [3**20 - 1]
+def test_every_byte_of_five_digits_is_read():
+    found = np.asarray(unpack_ternary(jnp.arange(3**5, dtype=jnp.uint8), 5 * 3**5))
+    np.testing.assert_array_equal(found.reshape(-1, 5) @ 3 ** np.arange(5), np.arange(3**5))

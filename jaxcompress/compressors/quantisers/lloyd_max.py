@@ -90,7 +90,13 @@ def lloyd_max(bits: int, group: int = 1024, unbiased: bool = False) -> Compresso
         share = share / jnp.where(rms == 0, 1.0, rms)
         number, magnitude = _nearest(jnp.abs(share), levels)
         inside = jnp.arange(groups.shape[1]) < sizes
-        sums = row_sums([jnp.abs(share) * magnitude, jnp.where(inside, magnitude**2, 0.0)])
+        sums = row_sums(
+            lambda share, magnitude, inside: [
+                jnp.abs(share) * magnitude,
+                jnp.where(inside, magnitude**2, 0.0),
+            ],
+            *(share, magnitude, inside),
+        )
         product, squares = (each[:, None] for each in sums)
         unit = sizes / jnp.where(product == 0, 1.0, product) if unbiased else product / squares
         scale = safe_scale(largest * (rms * unit), 1 / levels[0])

@@ -82,8 +82,7 @@ def qsgd(bits: int, group: int = 512, norm: str = "max") -> Compressor:
     def encode(key, x):
         groups = in_groups(x.astype(jnp.float32), group)
         scale = safe_scale(SCALES[norm](groups), steps)
-        share = scaled(groups, scale)
-        level = jnp.sign(share) * stochastic_round(key, jnp.abs(share) * steps)
+        level = stochastic_round(key, scaled(groups, scale) * steps)
         return pack_levels(level, x.size, bits), scale[:, 0]
 
     def decode(message, like):

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxcompress.base import Codec, Compressor, parseable
 from jaxcompress.collectives.gathered import gathered
 from jaxcompress.ops.argument_checks import is_number, shown
-from jaxcompress.ops.bitpacking import pack_radix, unpack_radix
+from jaxcompress.ops.bitpacking import pack_ternary, unpack_ternary
 from jaxcompress.ops.quantization import (
     absmax,
     check_group,
@@ -30,7 +30,7 @@ def terngrad(clip: float | None = 2.5, group: int = 4096) -> Compressor:
     at its absolute mean if that is larger: otherwise a single large entry would turn all others
     into noise.
 
-    How it travels: 1.6 bits per entry, twenty to a word, and one float32 per group; with more
+    How it travels: 1.6 bits per entry, five to a byte, and one float32 per group; with more
     workers in two phases (see `gathered`). Each worker has its own scales, where the paper takes
     the largest of all workers.
 
@@ -70,15 +70,13 @@ def terngrad(clip: float | None = 2.5, group: int = 4096) -> Compressor:
         groups = in_groups(x.astype(jnp.float32), group)
         cut = groups if clip is None else _clipped(groups, clip, x.size)
         scale = safe_scale(absmax(cut), 1)
-        share = scaled(cut, scale)
-        ternary = jnp.sign(share) * stochastic_round(key, jnp.abs(share))
         # NaN is no digit: it would change those of other groups. The scale tells the receiver.
-        ternary = jnp.where(jnp.isnan(ternary), 0, ternary)
-        return pack_radix((ternary.ravel()[: x.size] + 1).astype(jnp.uint32), 3), scale[:, 0]
+        ternary = stochastic_round(key, scaled(cut, jnp.nan_to_num(scale)))
+        return pack_ternary((ternary.ravel()[: x.size] + 1).astype(jnp.uint32)), scale[:, 0]
 
     def decode(message, like):
-        words, scale = message
-        ternary = unpack_radix(words, 3, like.size).astype(jnp.float32) - 1
+        packed, scale = message
+        ternary = unpack_ternary(packed, like.size).astype(jnp.float32) - 1
         return times_scale(ternary, scale, like, group)
 
     scale = typical_absmax(group) if clip is None else min(clip, typical_absmax(group))

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.common import results
 from benchmarks.step_profile import __main__ as step_profile
 from benchmarks.step_profile.__main__ import Options, main, measure, row_of, table
-from benchmarks.step_profile.kinds import KINDS
+from benchmarks.step_profile.operation_kinds import KINDS
 
 TASK = "CNN on MNIST"
 

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.step_profile import jax_steps
 from benchmarks.step_profile.jax_steps import kinds_of, profiled
-from benchmarks.step_profile.kinds import CONVOLUTIONS, COPIES, OTHERS, PRODUCTS, STEPS
+from benchmarks.step_profile.operation_kinds import CONVOLUTIONS, COPIES, OTHERS, PRODUCTS, STEPS
 
 
 def convolve(image, kernel):
