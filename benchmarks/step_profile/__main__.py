@@ -10,7 +10,8 @@ The columns, per step:
 
 - `step_ms`: its time without a profiler.
 - `convolutions_ms`, `matrix_products_ms`, …: the operations of that kind, by the profiler. What XLA
-  fuses with a convolution, a matrix product or a transpose counts as such.
+  fuses with a convolution, a matrix product or a transpose counts as such. In PyTorch, attention
+  with its softmax is a matrix product, and a change of layout within a convolution a convolution.
 - `rest_ms`: the rest of `step_ms`. It can be negative, since a profiler takes time too.
 
 Each row has the medians of `--rounds` runs; the frameworks take turns.
@@ -33,7 +34,7 @@ from benchmarks.common.filters import check_filters, matches
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.results import Results, Row, position
 from benchmarks.common.torch_python import lacking
-from benchmarks.hosts.host_processes import TUNED
+from benchmarks.hosts.host_processes import SET_BY_USERS, TUNED
 from benchmarks.step_profile.operation_kinds import KINDS
 from benchmarks.time_to_accuracy.tasks import TASKS, unprepared
 
@@ -93,7 +94,8 @@ def _pythons(torch_python: Path | None) -> dict[str, str]:
 
 def measure(task: str, pythons: dict[str, str], rounds: int) -> list[Row]:
     """The row of each framework."""
-    about = {key: environment()[key] for key in ("machine", "device", "commit", "command")}
+    about = environment()
+    about = {key: about[key] for key in ("machine", "device", "commit", "command")}
     turns = [
         {name: _profile(name, python, task) for name, python in pythons.items()}
         for _ in range(rounds)
@@ -113,13 +115,18 @@ def _profile(framework: str, python: str, task: str) -> dict[str, Any]:
     done = subprocess.run(
         command,
         cwd=REPOSITORY,
-        # As `initialize_processes` sets it.
-        env=os.environ | dict(TUNED["torch"].memory),
+        env=_environment(),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def _environment() -> dict[str, str]:
+    """That of the user, on CPUs alone; glibc keeps freed memory, as `initialize_processes` sets."""
+    users = {name: value for name, value in os.environ.items() if name not in SET_BY_USERS}
+    return {**users, **TUNED["torch"].memory, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def row_of(reports: Sequence[dict[str, Any]]) -> Row:

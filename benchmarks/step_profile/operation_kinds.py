@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 CONVOLUTIONS = "convolutions"
 PRODUCTS = "matrix products"
 COPIES = "transposes and copies"
-OTHERS = "sums and elementwise"
+OTHERS = "other operations"
 KINDS = (CONVOLUTIONS, PRODUCTS, COPIES, OTHERS)
 STEPS = 10  # profiled at once, after as many that are not profiled
 
 
 def use_one_core() -> None:
-    """Runs this process on one core, as a host of `benchmarks.time_to_accuracy` with two does."""
+    """Runs this process on one core: half of a machine of two, as a host has that is one of two."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 

@@ -2,7 +2,6 @@
 
     python -m benchmarks.step_profile.torch_steps TASK
 
-
 It needs an environment with PyTorch and this package's extra "train".
 """
 
@@ -39,6 +38,7 @@ NAMES = {
     "clone": COPIES,
     "transpose": COPIES,
     "contiguous": COPIES,
+    "aten::cat": COPIES,
 }
 
 

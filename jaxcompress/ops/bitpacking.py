@@ -87,11 +87,16 @@ DIGITS = 5
 
 
 def pack_ternary(digits: UInt32[Array, " length"]) -> UInt8[Array, " bytes"]:
-    """Packs the digits 0, 1 and 2 into ``ceil(length / 5)`` bytes, the first one lowest."""
-    # The last byte apart, since CPUs do not vectorise what is computed of padded entries.
+    """Packs the digits 0, 1 and 2 into ``ceil(length / 5)`` bytes.
+
+    The first digit of a byte is the least significant.
+    """
     whole = digits.shape[0] // DIGITS * DIGITS
     packed, last = _ternary_bytes(digits[:whole]), _ternary_bytes(digits[whole:])
-    return lax.dynamic_update_slice(jnp.pad(packed, (0, last.size)), last, (packed.size,))
+    if not last.size:
+        return packed
+    # CPUs vectorise neither what is computed of padded entries nor what is concatenated.
+    return lax.dynamic_update_slice(jnp.pad(packed, (0, 1)), last, (packed.size,))
 
 
 def _ternary_bytes(digits: jax.Array) -> jax.Array:

@@ -80,16 +80,16 @@ def _largest(parts: Float32[Array, "groups ..."]) -> Float32[Array, " groups"]:
     return lax.bitcast_convert_type(max_of_parts(bits), jnp.float32)
 
 
-# XLA for CPUs vectorises a reduction over any axis but the last. One over a longer axis it splits
-# in two, and stores the operand before.
+# XLA for CPUs vectorises a reduction over any axis but the last. It splits a reduction over an axis
+# longer than 32 in two, and stores the operand first.
 LANES, LONGEST = 8, 32
 
 
 def in_short_axes(reduce: Callable[..., Any], *rows: Shaped[Array, "rows length"]) -> Any:
-    """What `reduce` returns of these arrays, in which each row is an axis, or on CPUs several.
+    """Calls `reduce`, which reduces each row. On CPUs a row is given as several short axes.
 
-    On CPUs none is longer than `LONGEST`, if the factors of a row's length allow that. `reduce`
-    computes what it reduces: XLA would store what is computed before the rows are split.
+    `reduce` must itself compute the values that it reduces: XLA would store values computed before
+    the rows are split.
     """
     axes = short_axes(rows[0].shape[1])
 
@@ -101,7 +101,7 @@ def in_short_axes(reduce: Callable[..., Any], *rows: Shaped[Array, "rows length"
 
 @functools.cache
 def short_axes(length: int) -> tuple[int, ...]:
-    """Numbers with this product, most of them at most `LONGEST`."""
+    """Factors of `length`, at most `LONGEST` where its prime factors allow that."""
     lanes = math.gcd(length, LANES) if length else 0
     axes, rest = [lanes], length // max(lanes, 1)
     while rest > 1:
@@ -131,7 +131,7 @@ def row_sums(
     terms: Callable[..., Sequence[Float32[Array, "groups ..."]]],
     *rows: Shaped[Array, "groups group"],
 ) -> Sequence[Float32[Array, " groups"]]:
-    """The sums over each row of all `terms` of these arrays, elementwise, in one pass over memory.
+    """The sum over each row of each of `terms`, which work entry by entry, in one pass over memory.
 
     With several reductions XLA for CPUs would store all terms before it adds.
     """

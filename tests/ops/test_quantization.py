@@ -1,5 +1,7 @@
 """Largest magnitudes, whether all is finite, scales, levels, and the numbers that round."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,8 +20,10 @@ from jaxcompress.ops.quantization import (
     max_magnitude,
     noise_contracts,
     pack_levels,
+    row_sums,
     safe_scale,
     scaled,
+    short_axes,
     steps_of,
     stochastic_round,
     times_scale,
@@ -64,6 +68,40 @@ def test_nothing_has_magnitude_zero():
 def test_the_last_group_is_filled_with_zeros():
     assert in_groups(jnp.arange(1.0, 6.0), 3).tolist() == [[1, 2, 3], [4, 5, 0]]
     assert in_groups(jnp.ones((2, 2)), 100).shape == (1, 4)
+
+
+LENGTHS = (1, 7, 31, 33, 96, 1000, 1009, 4096, 65_553)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_the_largest_of_a_group_is_found_wherever_it_is_and_nothing_hides_nan(length):
+    rows = np.random.default_rng(length).standard_normal((8, length)).astype(np.float32)
+    rows[0] = -0.0
+    rows[1, length // 2] = -1e30
+    for row, value in enumerate([np.inf, -np.inf, np.nan, -np.nan], start=2):
+        rows[row, row % length] = value
+    found = np.asarray(jax.jit(absmax)(rows))
+    np.testing.assert_array_equal(found[[0, 1]], [[0], [np.float32(1e30)]])
+    assert np.all(np.isinf(found[2:6]))
+    np.testing.assert_array_equal(found[6:], np.abs(rows[6:]).max(axis=1, keepdims=True))
+    assert jax.jit(absmax)(rows[:0]).shape == (0, 1)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_several_sums_of_each_row(length):
+    rows = np.random.default_rng(length).standard_normal((3, length)).astype(np.float32)
+    found = jax.jit(lambda x: row_sums(lambda part: [part, part**2], x))(rows)
+    for sums, exact in zip(found, (rows, rows**2), strict=True):
+        exact = exact.astype(np.float64)
+        rounding = length * 2**-24 * np.abs(exact).sum(axis=1).max()
+        np.testing.assert_allclose(sums, exact.sum(axis=1), rtol=0, atol=rounding)
+
+
+@pytest.mark.parametrize("length", [0, *LENGTHS, 2**20])
+def test_short_axes_hold_a_row(length):
+    axes = short_axes(length)
+    assert math.prod(axes) == length
+    assert length in (1009, 65_553) or max(axes) <= 32
 
 
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])

@@ -1,5 +1,7 @@
 """Levels at equal distances, from minus to plus a scale of each group: 255, 15 or three of them."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -9,7 +11,7 @@ from jaxtyping import Array, BFloat16, Float32
 from jaxcompress.base import Codec, Compressor, parseable
 from jaxcompress.collectives.gathered import gathered
 from jaxcompress.ops.argument_checks import check_flag
-from jaxcompress.ops.bitpacking import pack_ternary, unpack, unpack_ternary
+from jaxcompress.ops.bitpacking import DIGITS, pack_ternary, unpack, unpack_ternary
 from jaxcompress.ops.quantization import (
     absmax,
     check_group,
@@ -85,19 +87,20 @@ def int4(group: int = 64, stochastic: bool = False) -> Compressor:
 
 @parseable
 def int2(group: int = 32) -> Compressor:
-    """Rounds to the nearest of -s, 0 and s, with a scale s of the group, in 1.6 bits; as `int4`.
+    """Rounds to -s, 0 or s, with a scale s of the group, in 1.6 bits.
 
     Entries above half of 1, 0.6 or 0.4 times the largest of their group are sent, whichever has the
     least squared error; the error memory sends the others later. The scale, ``s = <x, level> /
-    <level, level>``, is rounded towards zero to 16 bits. (At random these three values are
-    ``terngrad(clip=None)``.)
+    <level, level>``, is rounded towards zero to 16 bits. For random rounding use
+    ``terngrad(clip=None, group=32)``, whose s is the largest of the group.
 
     How it travels: five entries to a byte, and one bfloat16 per group; with more workers in two
     phases (see `gathered`). In groups of 64 that is 1.85 bits per entry.
 
-    Guarantees, for float32 in its normal range: ``|residual|^2 <= (1 - delta) |x|^2`` with
-    ``delta = (1 - 2^-14) / group``. Zeros are exact. A group with an infinite or NaN entry decodes
-    to NaN.
+    Guarantees, for float32 in its normal range and up to ``2^126 = 8.5e37``:
+    ``|residual|^2 <= (1 - delta) |x|^2`` with ``delta = (1 - 2^-14) / group``. Zeros are exact, and
+    no decoded entry is larger than the largest of its group. A group with an infinite or NaN entry
+    decodes to NaN.
 
     Args:
       group: Entries that share a scale, at least 1.
@@ -128,7 +131,8 @@ def int2(group: int = 32) -> Compressor:
         level = unpack_ternary(packed, like.size).astype(jnp.float32) - 1
         return times_scale(level, scale.astype(jnp.float32), like, group)
 
-    return gathered(Codec(encode, decode, chunk=group))
+    # Whole bytes: see `pack_ternary`.
+    return gathered(Codec(encode, decode, chunk=math.lcm(group, DIGITS)))
 
 
 def _integer(bits: int, group: int, stochastic: bool, ranges: tuple[float, ...] = ()) -> Compressor:
@@ -164,12 +168,12 @@ def _least_squares(
 ) -> tuple[Float32[Array, "groups group"], Float32[Array, "groups 1"]]:
     """Levels of the range with the least squared error, and the best factor of the scale."""
 
-    def rounded(share: jax.Array, width: ArrayLike) -> jax.Array:
-        return jnp.clip(jnp.round(share * (steps / width)), -steps, steps)
+    def rounded(part: jax.Array, width: ArrayLike) -> jax.Array:
+        return jnp.clip(jnp.round(part * (steps / width)), -steps, steps)
 
-    def terms(share: jax.Array) -> list[jax.Array]:
-        levels = [rounded(share, width) for width in ranges]
-        return [share * level for level in levels] + [level**2 for level in levels]
+    def terms(part: jax.Array) -> list[jax.Array]:
+        levels = [rounded(part, width) for width in ranges]
+        return [part * level for level in levels] + [level**2 for level in levels]
 
     sums = row_sums(terms, share)
     products, squares = jnp.stack(sums).reshape(2, len(ranges), -1, 1)
@@ -184,6 +188,6 @@ def _least_squares(
 
 
 def _rounded_to_zero(scale: Float32[Array, " groups"]) -> BFloat16[Array, " groups"]:
-    """No decoded entry exceeds the largest of its group."""
+    """The scales in 16 bits, rounded so that no decoded entry exceeds the largest of its group."""
     bits = lax.bitcast_convert_type(scale, jnp.uint32) & jnp.uint32(0xFFFF0000)
     return rounded_to(jnp.bfloat16, lax.bitcast_convert_type(bits, jnp.float32))

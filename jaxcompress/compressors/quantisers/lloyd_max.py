@@ -90,13 +90,7 @@ def lloyd_max(bits: int, group: int = 1024, unbiased: bool = False) -> Compresso
         share = share / jnp.where(rms == 0, 1.0, rms)
         number, magnitude = _nearest(jnp.abs(share), levels)
         inside = jnp.arange(groups.shape[1]) < sizes
-        sums = row_sums(
-            lambda share, magnitude, inside: [
-                jnp.abs(share) * magnitude,
-                jnp.where(inside, magnitude**2, 0.0),
-            ],
-            *(share, magnitude, inside),
-        )
+        sums = row_sums(_product_and_squares, share, magnitude, inside)
         product, squares = (each[:, None] for each in sums)
         unit = sizes / jnp.where(product == 0, 1.0, product) if unbiased else product / squares
         scale = safe_scale(largest * (rms * unit), 1 / levels[0])
@@ -110,6 +104,12 @@ def lloyd_max(bits: int, group: int = 1024, unbiased: bool = False) -> Compresso
         return times_scale(signed.at[code].get(mode="promise_in_bounds"), scale, like, group)
 
     return gathered(Codec(encode, decode, chunk=group), contracts=not unbiased or bits > 1)
+
+
+def _product_and_squares(
+    share: jax.Array, magnitude: jax.Array, inside: jax.Array
+) -> list[jax.Array]:
+    return [jnp.abs(share) * magnitude, jnp.where(inside, magnitude**2, 0.0)]
 
 
 @functools.cache

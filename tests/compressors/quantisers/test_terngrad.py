@@ -69,7 +69,7 @@ def test_a_group_that_is_not_finite_leaves_the_others():
     assert np.all(found[:, [2, 3, 6, 7]] == [5.0, -5.0, 3.0, 3.0])
 
 
-def test_twenty_entries_to_a_word_and_a_scale_a_group():
+def test_five_entries_to_a_byte_and_a_scale_a_group():
     assert (
         terngrad(group=400).message_bits(jax.ShapeDtypeStruct((2000,), jnp.float32))
         == 32 * 100 + 32 * 5
