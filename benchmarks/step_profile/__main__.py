@@ -146,13 +146,18 @@ def _column(kind: str) -> str:
 
 
 def table(rows: Sequence[Row]) -> list[Row]:
-    """A line for each task and framework: milliseconds of a step and of its parts."""
+    """A line for each task and framework: milliseconds of a step and of its parts.
+
+    PyTorch's row of another commit than that of JAX is left out.
+    """
+    commits = {row["task"]: row["commit"] for row in rows if row["framework"] == "jax"}
     return [
         {"task": row["task"], "framework": NAMES[row["framework"]]}
         | {"ms of a step": f"{float(row['step_ms']):.1f}"}
         | {kind: f"{float(row[_column(kind)]):.1f}" for kind in KINDS}
         | {"rest": f"{float(row['rest_ms']):.1f}"}
         for row in rows
+        if row["commit"] == commits.get(row["task"])
     ]
 
 

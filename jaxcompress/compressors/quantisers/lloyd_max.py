@@ -86,7 +86,8 @@ def lloyd_max(bits: int, group: int = 1024, unbiased: bool = False) -> Compresso
         sizes = group_sizes(groups, x.size)
         largest = safe_scale(absmax(groups), 1)
         share = scaled(groups, largest)
-        rms = jnp.sqrt(jnp.sum(share**2, axis=1, keepdims=True) / sizes)
+        (energy,) = row_sums(lambda part: [part**2], share)
+        rms = jnp.sqrt(energy[:, None] / sizes)
         share = share / jnp.where(rms == 0, 1.0, rms)
         number, magnitude = _nearest(jnp.abs(share), levels)
         inside = jnp.arange(groups.shape[1]) < sizes

@@ -6,7 +6,7 @@ from jaxcompress.base import Codec, Compressor, parseable
 from jaxcompress.collectives.gathered import gathered
 from jaxcompress.ops.argument_checks import shown
 from jaxcompress.ops.bitpacking import pack, unpack
-from jaxcompress.ops.quantization import group_sizes, in_groups
+from jaxcompress.ops.quantization import group_sizes, in_groups, row_sums
 
 
 @parseable
@@ -56,7 +56,8 @@ def sign(group: int = 4096) -> Compressor:
         flat = x.astype(jnp.float32).ravel()
         groups = in_groups(flat, group)
         # Divided first, so that no sum overflows.
-        scale = jnp.sum(jnp.abs(groups) / group_sizes(groups, x.size), axis=1)
+        sizes = jnp.broadcast_to(group_sizes(groups, x.size), groups.shape)
+        (scale,) = row_sums(lambda part, size: [jnp.abs(part) / size], groups, sizes)
         return pack((flat < 0).astype(jnp.uint32), 1), scale
 
     def decode(message, like):

@@ -19,8 +19,21 @@ def reported(step_ms, ms):
 def test_a_row_has_the_medians_and_the_rest():
     row = row_of([reported(10.0, 1.0), reported(30.0, 3.0), reported(20.0, 2.0)])
     assert (row["step_ms"], row["convolutions_ms"], row["rest_ms"]) == ("20.00", "2.00", "12.00")
-    (line,) = table([{"task": TASK, "framework": "torch"} | row])
-    assert line["framework"] == "PyTorch" and line["rest"] == "12.0"
+    names = {"task": TASK, "framework": "jax", "commit": "a"}
+    (line,) = table([names | row])
+    assert line["framework"] == "jaxcompress" and line["rest"] == "12.0"
+
+
+def test_only_rows_of_one_commit_are_compared():
+    def rows(commit):
+        both = [("jax", "a"), ("torch", commit)]
+        return [
+            {"task": TASK, "framework": name, "commit": made} | row_of([reported(10.0, 1.0)])
+            for name, made in both
+        ]
+
+    assert [line["framework"] for line in table(rows("a"))] == ["jaxcompress", "PyTorch"]
+    assert [line["framework"] for line in table(rows("b"))] == ["jaxcompress"]
 
 
 def test_the_frameworks_take_turns(monkeypatch):
