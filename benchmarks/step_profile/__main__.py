@@ -124,7 +124,7 @@ def _profile(framework: str, python: str, task: str) -> dict[str, Any]:
 
 
 def _environment() -> dict[str, str]:
-    """That of the user, on CPUs alone; glibc keeps freed memory, as `initialize_processes` sets."""
+    """That of the user, on CPUs alone, with the memory settings of `initialize_processes`."""
     users = {name: value for name, value in os.environ.items() if name not in SET_BY_USERS}
     return {**users, **TUNED["torch"].memory, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 

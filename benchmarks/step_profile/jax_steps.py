@@ -1,7 +1,4 @@
-"""Profiles dense steps of a task in JAX.
-
-python -m benchmarks.step_profile.jax_steps TASK
-"""
+"""Profiles dense steps in JAX of the task that is its argument."""
 
 import sys
 import tempfile

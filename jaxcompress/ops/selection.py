@@ -32,7 +32,7 @@ def check_block(block: Any) -> None:
     check_integer("block", block, 2, "the number of entries searched together")
 
 
-@functools.cache
+@functools.cache  # tracing a step asks for it again and again
 def num_kept(density: float, length: int) -> int:
     """How many of `length` entries are kept: the nearest integer, at least 1 if there is any."""
     return min(length, max(1, round(density * length)))
