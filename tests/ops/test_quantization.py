@@ -130,8 +130,9 @@ def test_scales_are_cut_to_what_can_be_divided_by():
 
 
 def test_shares_of_a_group_without_scale_are_zero():
-    rows = jnp.array([[1.0, -2.0], [1e-39, 0.0]])
-    assert scaled(rows, jnp.array([[2.0], [0.0]])).tolist() == [[0.5, -1.0], [0.0, 0.0]]
+    rows = jnp.array([[1.0, -2.0], [1e-39, 0.0], [jnp.nan, 1.0]])
+    shares = scaled(rows, jnp.array([[2.0], [0.0], [jnp.nan]]))
+    assert shares.tolist() == [[0.5, -1.0], [0.0, 0.0], [0.0, 0.0]]
 
 
 def test_group_is_at_least_one():

@@ -81,7 +81,7 @@ def int_sum(bits: int, group: int = 512) -> Compressor:
         largest = fused_max([absmax(part) for part in parts], axis_name)
         # A level of the mean is W times smaller than one of a worker.
         scales = [safe_scale(one, workers * steps) for one in largest]
-        levels = [_levels(*pair, steps) for pair in zip(parts, scales, strict=True)]
+        levels = [jnp.round(scaled(*pair) * steps) for pair in zip(parts, scales, strict=True)]
         words = [pack(as_unsigned(level.ravel() + steps), bits) for level in levels]
         sums = [
             unpack(total, bits, part.size).reshape(part.shape).astype(jnp.float32) - workers * steps
@@ -111,11 +111,6 @@ def _steps(bits: int, workers: int) -> int:
             f" must fit into {bits} bits. Use more bits, or two_phase(int8()), which sums nothing."
         )
     return steps
-
-
-def _levels(groups: jax.Array, scale: jax.Array, steps: int) -> jax.Array:
-    """The integers of every group; zeros in a group that is not finite."""
-    return jnp.round(scaled(groups, jnp.where(jnp.isnan(scale), 0.0, scale)) * steps)
 
 
 def _groups(x: Any, group: int) -> int:

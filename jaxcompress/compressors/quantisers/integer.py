@@ -120,9 +120,7 @@ def int2(group: int = 32) -> Compressor:
     def encode(key, x):
         groups = in_groups(x.astype(jnp.float32), group)
         largest = safe_scale(absmax(groups), 1)
-        # NaN is no digit: it would change those of other groups. The scale tells the receiver.
-        share = scaled(groups, jnp.nan_to_num(largest))
-        level, factor = _least_squares(share, 1, (1.0, 0.6, 0.4))
+        level, factor = _least_squares(scaled(groups, largest), 1, (1.0, 0.6, 0.4))
         digits = (level.ravel()[: x.size] + 1).astype(jnp.uint32)
         return pack_ternary(digits), _rounded_to_zero((largest * factor)[:, 0])
 

@@ -13,6 +13,7 @@ from jaxcompress.ops.quantization import (
     group_sizes,
     in_groups,
     noise_contracts,
+    row_sums,
     safe_scale,
     scaled,
     stochastic_round,
@@ -68,10 +69,13 @@ def terngrad(clip: float | None = 2.5, group: int = 4096) -> Compressor:
 
     def encode(key, x):
         groups = in_groups(x.astype(jnp.float32), group)
-        cut = groups if clip is None else _clipped(groups, clip, x.size)
-        scale = safe_scale(absmax(cut), 1)
-        # NaN is no digit: it would change those of other groups. The scale tells the receiver.
-        ternary = stochastic_round(key, scaled(cut, jnp.nan_to_num(scale)))
+        scale = safe_scale(absmax(groups), 1)
+        if clip is not None:
+            limit = scale * _limit(scaled(groups, scale), clip, x.size)
+            # The result of a reduction is stored. XLA for CPUs would compute a product of the two
+            # again for every entry.
+            scale = safe_scale(absmax(jnp.clip(groups, -limit, limit)), 1)
+        ternary = stochastic_round(key, scaled(groups, scale))
         return pack_ternary((ternary.ravel()[: x.size] + 1).astype(jnp.uint32)), scale[:, 0]
 
     def decode(message, like):
@@ -83,17 +87,14 @@ def terngrad(clip: float | None = 2.5, group: int = 4096) -> Compressor:
     return gathered(Codec(encode, decode, chunk=group), contracts=noise_contracts(scale))
 
 
-def _clipped(groups: jax.Array, clip: float, size: int) -> jax.Array:
-    """Entries clipped at `clip` standard deviations of their group; padding does not count."""
-    entries = group_sizes(groups, size)
-    real = jnp.arange(groups.shape[1]) < entries
-    # In units of the largest magnitude, so that no square overflows or vanishes.
-    largest = safe_scale(absmax(groups), 1)
-    unit = scaled(groups, largest)
-    mean = jnp.sum(unit, axis=1, keepdims=True) / entries
-    deviation = jnp.sqrt(
-        jnp.sum(jnp.where(real, (unit - mean) ** 2, 0), axis=1, keepdims=True) / entries
-    )
-    # Equal entries have deviation 0 and are no outliers.
-    limit = largest * jnp.where(deviation > 0, jnp.maximum(clip * deviation, jnp.abs(mean)), 1.0)
-    return jnp.clip(groups, -limit, limit)
+def _limit(share: jax.Array, clip: float, size: int) -> jax.Array:
+    """Where each group is clipped, as a fraction of its largest magnitude; from its shares of that.
+
+    Padding adds nothing to the sums.
+    """
+    total, squares = row_sums(lambda part: [part, part**2], share)
+    entries = group_sizes(share, size)
+    mean, energy = total[:, None] / entries, squares[:, None] / entries
+    # Where the difference has lost its digits, the mean is the larger of the two.
+    deviation = jnp.sqrt(jnp.maximum(energy - mean**2, 0.0))
+    return jnp.minimum(jnp.maximum(clip * deviation, jnp.abs(mean)), 1.0)

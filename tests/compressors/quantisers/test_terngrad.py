@@ -80,3 +80,9 @@ def test_five_entries_to_a_byte_and_a_scale_a_group():
 def test_a_clip_that_is_no_number_of_deviations_is_refused(clip):
     with pytest.raises(ValueError, match="clip is a number of standard deviations, above 0"):
         terngrad(clip)
+
+
+def test_clipping_stores_no_copy_of_the_entries():
+    x = jax.ShapeDtypeStruct((1024, 4096), jnp.float32)
+    program = jax.jit(terngrad().codec.encode).lower(jax.random.key(0), x).compile()
+    assert program.memory_analysis().temp_size_in_bytes < 0.5 * 4 * x.size
