@@ -72,6 +72,7 @@ COMPILERS = "libtpu or JAX's CUDA plugin, in another environment"
 LEFT_OUT = (
     LeftOut("changing_link", (), ROOT),
     LeftOut("compiled", ("--platform", "tpu", "gpu"), COMPILERS),
+    LeftOut("compile_profile", (), COMPILERS),
     LeftOut("compiled_sharded", (), COMPILERS),
     LeftOut("gpu", (), "a GPU"),
     LeftOut("network", (), f"{ROOT}; PyTorch to compare with"),

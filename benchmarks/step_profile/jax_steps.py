@@ -1,15 +1,13 @@
 """Profiles dense steps in JAX of the task that is its argument."""
 
 import sys
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import jax
-from jax.profiler import ProfileData
 
 import jaxcompress
+from benchmarks.common.profiled_events import profiled_events
 from benchmarks.common.training_parts import training_parts
 from benchmarks.hosts.jax_host import versions
 from benchmarks.step_profile.operation_kinds import (
@@ -62,25 +60,17 @@ def main(task: str) -> None:
 def profiled(step: Callable[[], None], program: str) -> Counter[str]:
     """Kind to the milliseconds of its instructions in `STEPS` steps."""
     kinds, found = kinds_of(program), Counter()
-    with tempfile.TemporaryDirectory(prefix="profile-") as folder:
-        with jax.profiler.trace(folder):
-            for _ in range(STEPS):
-                step()
-        for name, nanoseconds in _events(folder):
-            if name in kinds:
-                found[kinds[name]] += nanoseconds / 1e6
+
+    def steps() -> None:
+        for _ in range(STEPS):
+            step()
+
+    for name, seconds in profiled_events(steps):
+        if name in kinds:
+            found[kinds[name]] += 1000 * seconds
     if not found:
         raise RuntimeError("JAX's profiler has timed no instruction of the program.")
     return found
-
-
-def _events(folder: str) -> Iterator[tuple[str, float]]:
-    """The name and the duration of each event that the profiler has written."""
-    for path in Path(folder).rglob("*.xplane.pb"):
-        for plane in ProfileData.from_file(str(path)).planes:
-            for line in plane.lines:
-                for event in line.events:
-                    yield event.name, event.duration_ns
 
 
 def kinds_of(program: str) -> dict[str, str]:

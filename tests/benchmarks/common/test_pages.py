@@ -49,8 +49,17 @@ def test_a_page_without_one_pair_of_marks_is_refused(text, tmp_path):
 
 
 NO_MEASURE = (
-    *("adaptive_levels", "changing_link", "compiled", "compiled_sharded", "convergence"),
-    *("ddp_settings", "distortion", "faults", "gpu", "layer_levels", "learning_rates", "network"),
+    *("adaptive_levels", "changing_link", "compile_profile", "compiled", "compiled_sharded"),
+    *(
+        "convergence",
+        "ddp_settings",
+        "distortion",
+        "faults",
+        "gpu",
+        "layer_levels",
+        "learning_rates",
+        "network",
+    ),
     *("period_bytes", "period_lengths", "period_overlap", "period_schemes", "period_seconds"),
     *("process_settings", "scheme_survey", "sharded_network", "sharded_training"),
     *("step_profile", "time_to_accuracy", "training", "unsent"),

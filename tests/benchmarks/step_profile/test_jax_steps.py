@@ -49,7 +49,7 @@ def test_all_operations_take_no_longer_than_the_steps():
 
 def test_a_profile_without_the_program_is_an_error(monkeypatch):
     program = jax.jit(jnp.tanh).lower(MATRIX).compile().as_text()
-    monkeypatch.setattr(jax_steps, "_events", lambda folder: [("another", 1e6)])
+    monkeypatch.setattr(jax_steps, "profiled_events", lambda work: [("another", 1e-3)])
     with pytest.raises(RuntimeError, match="has timed no instruction"):
         profiled(lambda: None, program)
 
@@ -68,6 +68,6 @@ ENTRY %main (x: f32[8,8]) -> f32[8,8] {
   ROOT %call.1 = f32[8,8] call(%x), to_apply=%body
 }
 """
-    events = [("dot.1", 3e6), ("call.1", 4e6), ("ThunkExecutor::Execute", 9e6)]
-    monkeypatch.setattr(jax_steps, "_events", lambda folder: events)
+    events = [("dot.1", 3e-3), ("call.1", 4e-3), ("ThunkExecutor::Execute", 9e-3)]
+    monkeypatch.setattr(jax_steps, "profiled_events", lambda work: events)
     assert dict(profiled(lambda: None, program)) == {PRODUCTS: 3.0}

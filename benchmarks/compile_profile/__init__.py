@@ -1,0 +1,1 @@
+"""Where the time goes in which XLA compiles training steps for GPUs."""
