@@ -9,7 +9,8 @@ The programs are ResNet-50's steps of `benchmarks.compiled`, and need what those
 
 - `trace_s`, `lower_s`: JAX, from Python to a jaxpr, and from there to the program for XLA.
 - `compile_s`: XLA. In it, by JAX's profiler, all threads together:
-- `passes_s`: fusion and the other passes over the whole program. `schedule_s`: its order.
+- `passes_s`: the passes over the whole program; `fusion_s`, of that: the choice of what to fuse.
+- `schedule_s`: the order of the program.
 - `llvm_s`: LLVM, from the kernels to PTX. `ptx_s`: from PTX to machine code.
 - `longest_s`: LLVM and PTX of the module that takes longest; a module has one or more kernels.
 
@@ -41,9 +42,10 @@ from benchmarks.compiled.measure import IMAGES_PER_WORKER
 from benchmarks.compiled.traced_step import trace_step
 
 PAGE = REPOSITORY / "docs" / "hosts.md"
-# Column to the beginning of the profiler's names for that work. None of them contains another.
+# Column to the beginning of the profiler's names for that work.
 PARTS = {
     "passes_s": "HLO Transforms:",
+    "fusion_s": "priority-fusion",
     "schedule_s": "ScheduleGpuModule",
     "llvm_s": "Compiling IR:",
     "ptx_s": "PTX->CUBIN",
@@ -169,6 +171,7 @@ def table(rows: Sequence[Row]) -> list[Row]:
                 "XLA s": row["compile_s"],
                 "× dense": f"{ratio:.2f}",
                 "passes": row["passes_s"],
+                "of that fusion": row["fusion_s"],
                 "schedule": row["schedule_s"],
                 "LLVM": row["llvm_s"],
                 "PTX": row["ptx_s"],

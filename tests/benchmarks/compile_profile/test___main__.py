@@ -29,6 +29,7 @@ def a_row(compressor, compile_s, commit="a"):
 def test_events_are_added_up_by_part():
     assert parts(EVENTS) == {
         "passes_s": "4.0",
+        "fusion_s": "3.0",
         "schedule_s": "1.0",
         "llvm_s": "7.0",
         "ptx_s": "2.0",
