@@ -1,4 +1,4 @@
-"""Where does the time go in which XLA compiles a training step for GPUs? Compiled, never run.
+"""What takes the time when XLA compiles a training step for GPUs? Compiled, never run.
 
     python -m benchmarks.compile_profile                       8 B200: ten minutes
     python -m benchmarks.compile_profile --only dense sign     some compressors
@@ -34,7 +34,7 @@ from benchmarks.common.environment import environment
 from benchmarks.common.filters import check_filters, matches
 from benchmarks.common.pages import REPOSITORY, markdown, write_between
 from benchmarks.common.profiled_events import profiled_events
-from benchmarks.common.results import Results, Row, position
+from benchmarks.common.results import Results, Row, is_of_commit, position
 from benchmarks.compiled import gpu
 from benchmarks.compiled.cases import ON_GPUS
 from benchmarks.compiled.kernels import kernels
@@ -82,9 +82,9 @@ def main(options: Options) -> int:
             print(f"benchmarks.compile_profile cannot run: {lacks}.", file=sys.stderr)
             return 2
         measure(options)
-    if rows := RESULTS.read():
-        print(markdown(table(rows)))
-        write_between(PAGE, "compile_profile", markdown(table(rows)))
+    if lines := table(RESULTS.read()):
+        print(markdown(lines))
+        write_between(PAGE, "compile_profile", markdown(lines))
     return 0
 
 
@@ -135,17 +135,16 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 def parts(events: Sequence[tuple[str, float]]) -> Row:
     """The seconds of each part, from names and seconds of the profiler's events."""
-    modules = [seconds for name, seconds in events if name == MODULE]
-    if not modules:
-        raise RuntimeError("JAX's profiler has timed no module that XLA compiled.")
     found = {
-        column: sum(seconds for name, seconds in events if name.startswith(beginning))
-        for column, beginning in PARTS.items()
+        beginning: [seconds for name, seconds in events if name.startswith(beginning)]
+        for beginning in (*PARTS.values(), MODULE)
     }
+    if missing := [beginning for beginning, seconds in found.items() if not seconds]:
+        raise RuntimeError(f"JAX's profiler has no event of XLA named {' or '.join(missing)}.")
     return {
-        **{column: f"{seconds:.1f}" for column, seconds in found.items()},
-        "longest_s": f"{max(modules):.1f}",
-        "modules": str(len(modules)),
+        **{column: f"{sum(found[beginning]):.1f}" for column, beginning in PARTS.items()},
+        "longest_s": f"{max(found[MODULE]):.1f}",
+        "modules": str(len(found[MODULE])),
     }
 
 
@@ -158,7 +157,7 @@ def table(rows: Sequence[Row]) -> list[Row]:
     lines = []
     for row in rows:
         beside = dense.get((row["card"], row["workers"]))
-        if beside is None or beside["commit"] != row["commit"]:
+        if beside is None or not is_of_commit(beside, row["commit"]):
             continue
         ratio = float(row["compile_s"]) / float(beside["compile_s"])
         lines.append(
@@ -176,6 +175,7 @@ def table(rows: Sequence[Row]) -> list[Row]:
                 "LLVM": row["llvm_s"],
                 "PTX": row["ptx_s"],
                 "longest module": row["longest_s"],
+                "commit": row["commit"],
             }
         )
     return lines

@@ -164,7 +164,7 @@ def safe_scale(scale: Float32[Array, "groups 1"], steps: int | float) -> Float32
 def scaled(
     groups: Float32[Array, "groups group"], scale: Float32[Array, "groups 1"]
 ) -> Float32[Array, "groups group"]:
-    """Every entry as a fraction of its group's scale, from -1 to 1; zeros if that is 0 or NaN."""
+    """Every entry as a fraction of its group's scale, from -1 to 1; 0 if the scale is 0 or NaN."""
     # NaN converts to no integer; the scale tells the receiver.
     share = groups / jnp.where(scale > 0, scale, 1.0)
     return jnp.where(scale > 0, jnp.clip(share, -1.0, 1.0), 0.0)

@@ -72,8 +72,8 @@ def terngrad(clip: float | None = 2.5, group: int = 4096) -> Compressor:
         scale = safe_scale(absmax(groups), 1)
         if clip is not None:
             limit = scale * _limit(scaled(groups, scale), clip, x.size)
-            # The result of a reduction is stored. XLA for CPUs would compute a product of the two
-            # again for every entry.
+            # The result of a reduction is stored. XLA for CPUs would compute the limit again for
+            # every entry.
             scale = safe_scale(absmax(jnp.clip(groups, -limit, limit)), 1)
         ternary = stochastic_round(key, scaled(groups, scale))
         return pack_ternary((ternary.ravel()[: x.size] + 1).astype(jnp.uint32)), scale[:, 0]
@@ -88,13 +88,15 @@ def terngrad(clip: float | None = 2.5, group: int = 4096) -> Compressor:
 
 
 def _limit(share: jax.Array, clip: float, size: int) -> jax.Array:
-    """Where each group is clipped, as a fraction of its largest magnitude; from its shares of that.
+    """The limit of each group, as a fraction of its largest magnitude; `share` is in that unit.
 
     Padding adds nothing to the sums.
     """
     total, squares = row_sums(lambda part: [part, part**2], share)
     entries = group_sizes(share, size)
     mean, energy = total[:, None] / entries, squares[:, None] / entries
-    # Where the difference has lost its digits, the mean is the larger of the two.
+    # Where the difference has lost its digits, the mean is larger than a usual clip times it.
     deviation = jnp.sqrt(jnp.maximum(energy - mean**2, 0.0))
-    return jnp.minimum(jnp.maximum(clip * deviation, jnp.abs(mean)), 1.0)
+    # Equal entries have deviation 0 and are no outliers.
+    limit = jnp.where(deviation > 0, jnp.maximum(clip * deviation, jnp.abs(mean)), 1.0)
+    return jnp.minimum(limit, 1.0)

@@ -43,9 +43,16 @@ def test_no_name_of_a_part_begins_with_another():
     assert not [(a, b) for a in names for b in names if a != b and a.startswith(b)]
 
 
-def test_a_profile_without_modules_is_an_error():
-    with pytest.raises(RuntimeError, match="timed no module"):
-        parts([("HLO Transforms:jit_step", 4.0)])
+@pytest.mark.parametrize("name", [*PARTS.values(), MODULE])
+def test_a_part_without_events_is_an_error(name):
+    with pytest.raises(RuntimeError, match=f"no event of XLA named {name}"):
+        parts([event for event in EVENTS if not event[0].startswith(name)])
+
+
+def test_without_a_dense_program_there_is_no_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    compile_profile.RESULTS.save([a_row("error_feedback(top_k(0.01))", 25)])
+    assert main(Options(measure=False)) == 0
 
 
 def test_programs_are_compared_with_dense_of_the_same_commit():
