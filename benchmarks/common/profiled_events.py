@@ -9,14 +9,9 @@ from jax.profiler import ProfileData
 
 
 def profiled_events(work: Callable[[], None]) -> list[tuple[str, float]]:
-    """Does `work`; the name and the seconds of each event in it, on all threads.
-
-    Calls of Python functions are left out.
-    """
-    options = jax.profiler.ProfileOptions()
-    options.python_tracer_level = 0
+    """Does `work`; the name and the seconds of each event in it, on all threads."""
     with tempfile.TemporaryDirectory(prefix="profile-") as folder:
-        with jax.profiler.trace(folder, profiler_options=options):
+        with jax.profiler.trace(folder):
             work()
         return [
             (event.name, event.duration_ns / 1e9)
